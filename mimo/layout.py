@@ -1,0 +1,34 @@
+"""How a tensor lies on a placement's ranks, in Python's words for the text form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Sbp:
+    """What one mesh axis does with a tensor.
+
+    Attributes:
+        text: the entry's text: "S(0)", "I", "B" or "P".
+    """
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def S(dim: int) -> Sbp:  # noqa: N802  the field's name
+    """Split along tensor dimension `dim`: each rank holds its part."""
+    return Sbp(f"S({dim})")
+
+
+I = Sbp("I")  # noqa: E741  the field's name
+"""Invariant: every rank holds the whole and uses it identically; gradients arrive identical."""
+
+B = Sbp("B")
+"""Broadcast: every rank holds the whole for a purpose of its own; gradients arrive partial."""
+
+P = Sbp("P")
+"""Partial: the ranks' values add up to the whole."""

@@ -1,0 +1,89 @@
+"""One mean over all tokens of the global batch, whatever the layouts."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import FSDPModule
+from torch.nn.parallel import DistributedDataParallel
+
+from mimo import groups
+from mimo.layout import I
+from mimo.placement import Placement
+from mimo.plan import Plan
+
+
+def count_tokens(
+    labels: torch.Tensor, placement: Placement | None = None, *, ignore_index: int = -100
+) -> torch.Tensor:
+    """The number of valid labels of the global batch, each token counted once.
+
+    A collective call where the placement splits the batch: tokens add up over the ranks that hold
+    different ones (its `dp` axis), not over those that hold the same.
+
+    Args:
+        labels: this rank's labels, any shape, integers.
+        placement: where the labels lie; None for one process.
+        ignore_index: the label that does not count.
+
+    Returns:
+        A 0-d int64 tensor on the labels' device.
+    """
+    tokens = (labels != ignore_index).sum(dtype=torch.int64)
+    if placement is not None:
+        whole = placement.layout([I] * len(placement.axes))
+        plan = Plan.of_smallest(f"{placement.layout()} -> {whole}")
+        if plan.kind != "identity":
+            groups.make(plan.groups())
+            dist.all_reduce(tokens, group=groups.get(plan.group(dist.get_rank())))
+    return tokens
+
+
+def token_loss(
+    logits: torch.Tensor,
+    labels: torch.Tensor,
+    placement: Placement | None = None,
+    *,
+    ignore_index: int = -100,
+) -> torch.Tensor:
+    """This rank's share of the mean cross entropy over all valid tokens of the global batch.
+
+    The shares of the ranks that hold different tokens add up to the mean, so every module's
+    gradients are right when each is summed over its own replicas: see `sum_gradients`. No valid
+    token anywhere gives a loss and gradients of zero.
+
+    Args:
+        logits: [..., vocabulary], this rank's part; low precisions are computed in float32.
+        labels: [...], integers.
+        placement: where both lie; None for one process.
+        ignore_index: the label that does not count.
+
+    Returns:
+        A 0-d tensor: this rank's summed cross entropy over `max(1, count_tokens(...))`.
+    """
+    tokens = count_tokens(labels, placement, ignore_index=ignore_index)
+    if logits.dtype in (torch.float16, torch.bfloat16):
+        logits = logits.float()
+    total = nn.functional.cross_entropy(
+        logits.flatten(0, -2), labels.flatten(), ignore_index=ignore_index, reduction="sum"
+    )
+    return total / tokens.clamp(min=1)
+
+
+def sum_gradients(model: nn.Module) -> None:
+    """Makes the data-parallel wrappers in `model` add gradients up instead of averaging them.
+
+    Raises:
+        ValueError: a module is wrapped by DistributedDataParallel, which always averages.
+    """
+    for path, module in model.named_modules():
+        if isinstance(module, DistributedDataParallel):
+            raise ValueError(
+                f"mimo.sum_gradients: {path or 'the model'} is wrapped by DistributedDataParallel, "
+                "which averages gradients: use fully_shard"
+            )
+        if isinstance(module, FSDPModule):
+            module.set_gradient_divide_factor(1.0)
+            # Gloo has no reduction that multiplies, which a factor would otherwise ask for.
+            module.set_force_sum_reduction_for_comms(True)

@@ -1,0 +1,48 @@
+// What the kernels of the boxing ops read from their operands:
+//
+//   mimo::fan_in(Tensor[] tensors, str[] edges, SymInt[] sizes, Tensor[] rows, str group) ->
+//   Tensor[] mimo::fan_out(the same)
+//
+// - tensors: what this rank holds of the logical tensors of one border.
+// - edges: the text of each tensor's edge.
+// - sizes: the logical sizes of each tensor, one tensor's behind the other's.
+// - rows: rows known only at run time, for split rules that need them; none does yet.
+// - group: the name (ops/group.h) of the group that gathers: for fan_out its backward's.
+//
+// fan_in carries out all-gathers, fan_out slices; both take identities (a group of one). The
+// results are fresh contiguous tensors.
+
+#ifndef OPS_BOXING_OPERANDS_H_
+#define OPS_BOXING_OPERANDS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "c10/core/SymIntArrayRef.h"
+#include "mimo/layout/layout.h"
+#include "mimo/plan/rank_plan.h"
+
+namespace mimo {
+
+// The part of `sizes` that belongs to each tensor. Throws, in the name of `op`, unless there is one
+// edge and one size for each dimension of each tensor, and no rows.
+std::vector<c10::SymIntArrayRef> SizesByTensor(const char* op, at::TensorList tensors,
+                                               const std::vector<std::string>& edges,
+                                               c10::SymIntArrayRef sizes, at::TensorList rows);
+
+// Each tensor's plan on `rank`. Throws as SizesByTensor, and where there is no plan, where it is
+// neither of `kind` nor an identity, where `group` (ascending global ranks) is not the plan's, or
+// where a tensor has not the shape of the rank's part.
+std::vector<std::shared_ptr<const RankPlan>> PlansByTensor(
+    const char* op, PlanKind kind, at::TensorList tensors, const std::vector<std::string>& edges,
+    c10::SymIntArrayRef sizes, at::TensorList rows, const std::vector<int64_t>& group,
+    int64_t rank);
+
+// The parsed edge, or throws.
+std::shared_ptr<const Edge> EdgeOrThrow(const std::string& text);
+
+}  // namespace mimo
+
+#endif  // OPS_BOXING_OPERANDS_H_
