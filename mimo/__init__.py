@@ -1,10 +1,10 @@
 """The border between modules that share ranks in different parallel layouts.
 
-    import mimo
-    vision, language = mimo.Placement("vision", dp=4, tp=2), mimo.Placement("language", dp=2, tp=4)
-    mimo.place(model, language)
-    mimo.place(model.visual, vision)
-    mimo.attach(model)
+import mimo
+vision, language = mimo.Placement("vision", dp=4, tp=2), mimo.Placement("language", dp=2, tp=4)
+mimo.place(model, language)
+mimo.place(model.visual, vision)
+mimo.attach(model)
 """
 
 from mimo import _library  # noqa: F401  loads the operators

@@ -16,13 +16,11 @@ from mimo.plan import Plan
 
 def _bytes(count: int) -> str:
     """A number of bytes with its unit, e.g. `4 MiB` or `1536 B`."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count % 1024 or count == 0:
-            break
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    while count and count % 1024 == 0 and len(units) > 1:
         count //= 1024
-    else:
-        unit = "TiB"
-    return f"{count} {unit}"
+        units.pop(0)
+    return f"{count} {units[0]}"
 
 
 def _groups(plan: Plan) -> str:

@@ -24,7 +24,7 @@ def S(dim: int) -> Sbp:  # noqa: N802  the field's name
     return Sbp(f"S({dim})")
 
 
-I = Sbp("I")  # noqa: E741  the field's name
+I = Sbp("I")
 """Invariant: every rank holds the whole and uses it identically; gradients arrive identical."""
 
 B = Sbp("B")

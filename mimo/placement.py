@@ -40,13 +40,12 @@ class Placement:
         return placement
 
     def _init(self, name: str, mesh: str) -> None:
-        if not name:
-            raise ValueError(f"a placement needs a name before its axes {mesh}")
+        self.name = name
         try:
             self._mesh = torch.classes.mimo.Mesh(mesh)
+            torch.ops.mimo.check_placement_name(name)
         except ValueError as error:
             raise ValueError(f"placement {name}: {error}") from None
-        self.name = name
 
     @property
     def mesh_text(self) -> str:

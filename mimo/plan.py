@@ -24,6 +24,10 @@ class Plan:
     def __init__(self, edge: str, sizes: Sequence[int]) -> None:
         self._plan = torch.classes.mimo.Plan(edge, list(sizes))
 
+    def __reduce__(self) -> tuple[type[Plan], tuple[str, list[int]]]:
+        # Copies and pickles plan anew: models that hold borders can be copied.
+        return Plan, (self.edge, self.sizes)
+
     @classmethod
     @functools.lru_cache(maxsize=1024)
     def of_smallest(cls, edge: str) -> Plan:

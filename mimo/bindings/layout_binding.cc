@@ -45,6 +45,8 @@ class MeshBinding : public torch::CustomClassHolder {
   Mesh mesh_;
 };
 
+void CheckPlacementNameOrThrow(const std::string& name) { ThrowIfError(CheckPlacementName(name)); }
+
 std::string CanonicalEdge(const std::string& text) {
   return ValueOrThrow(ParseEdge(text)).ToString();
 }
@@ -83,6 +85,7 @@ TORCH_LIBRARY_FRAGMENT(mimo, m) {
       .def("names", &mimo::MeshBinding::Names)
       .def("sizes", &mimo::MeshBinding::Sizes)
       .def("coordinates_of", &mimo::MeshBinding::CoordinatesOf);
+  m.def("check_placement_name(str name) -> ()", &mimo::CheckPlacementNameOrThrow);
   m.def("canonical_edge(str edge) -> str", &mimo::CanonicalEdge);
   m.def("adjoint_edge(str edge) -> str", &mimo::AdjointEdge);
   m.def("source_parts(str edge) -> int[]", &mimo::SourceParts);

@@ -4,7 +4,6 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -38,14 +37,17 @@ std::vector<PlacedAxis> NormalForm(const Layout& layout) {
 
 }  // namespace
 
+absl::Status CheckPlacementName(absl::string_view name) {
+  if (IsName(name)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "\"", name, "\" is no placement name: a letter or '_', then letters, digits, '_', '.'"));
+}
+
 Layout::Layout(std::string name, Mesh mesh, std::vector<Sbp> sbp)
     : name_(std::move(name)), mesh_(std::move(mesh)), sbp_(std::move(sbp)) {}
 
 absl::StatusOr<Layout> Layout::Create(std::string name, Mesh mesh, std::vector<Sbp> sbp) {
-  if (!IsName(name)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "\"", name, "\" is no placement name: a letter or '_', then letters, digits, '_', '.'"));
-  }
+  if (absl::Status status = CheckPlacementName(name); !status.ok()) return status;
   if (sbp.size() != mesh.axes().size()) {
     return absl::InvalidArgumentError(absl::StrCat(name, " has ", mesh.axes().size(), " axes ",
                                                    MeshToString(mesh), " but ", sbp.size(),

@@ -6,12 +6,18 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "mimo/layout/mesh.h"
 #include "mimo/layout/sbp.h"
 
 namespace mimo {
+
+// InvalidArgument unless a placement can be called `name`: a letter or '_', then letters, digits,
+// '_', '.'.
+absl::Status CheckPlacementName(absl::string_view name);
 
 // A mesh and one sbp entry for each of its axes, under the name of the module that lives there.
 // Axes that split the same dimension nest left to right: {dp:2,cp:2}[S(0),S(0)] cuts rows in two,

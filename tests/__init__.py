@@ -1,0 +1,1 @@
+"""What crosses packages: many-process runs, parity with one process, the whole front door."""
