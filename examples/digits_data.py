@@ -22,7 +22,7 @@ from torch import Tensor
 
 IMAGES_PER_SAMPLE = 4
 IMAGE_SIZE = 8
-ROWS_PER_IMAGE = 4
+ROWS_PER_IMAGE = 1
 
 # Tokens 0 to 9 are the digits themselves.
 END = 10

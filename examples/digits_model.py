@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 PATCH = 2
-MERGE = 2  # patches that the projector joins into one feature row, each way
+MERGE = 4  # patches that the projector joins into one feature row, each way
 GRID = data.IMAGE_SIZE // PATCH
 
 

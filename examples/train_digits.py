@@ -33,9 +33,9 @@ from digits_report import Report, StepMetrics
 import mimo
 
 BATCH_SIZE = 32
-LEARNING_RATE = 3e-3
+LEARNING_RATE = 1.5e-3
 WARM_UP_STEPS = 50
-SAVED_STEPS = 250
+SAVED_STEPS = 100
 MOST_WAIT = datetime.timedelta(minutes=10)
 
 
@@ -84,7 +84,7 @@ def _options() -> argparse.Namespace:
         "--language", default="dp=2,tp=2", help="the language model's axes (dp=2,tp=2)"
     )
     parser.add_argument("--single", action="store_true", help="one plain PyTorch process")
-    parser.add_argument("--steps", type=int, default=1000, help="steps in all (1000)")
+    parser.add_argument("--steps", type=int, default=600, help="steps in all (600)")
     parser.add_argument(
         "--out", type=Path, default=Path("runs/digits"), help="folder for results (runs/digits)"
     )
@@ -198,7 +198,7 @@ def _train(options: argparse.Namespace) -> None:
     correct, asked = _read_held_out(model, job, dtype)
     if report:
         if job.language:
-            report.console.print(mimo.explain(model), highlight=False)
+            print(mimo.explain(model), end="")
         report.finish(job.title, correct, asked)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Sequence
 
 import torch
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from torch import nn
@@ -27,15 +29,18 @@ def _groups(plan: Plan) -> str:
     """Who gathers together: sizes and strides of the groups' axes and the first group."""
     if not plan.group_axes:
         return "-"
-    axes = " x ".join(f"{size} ranks of stride {stride}" for size, stride in plan.group_axes)
-    first = ", ".join(map(str, plan.groups()[0]))
-    return f"{len(plan.groups())} of {axes}, first [{first}]"
+    sizes = " x ".join(str(size) for size, _ in plan.group_axes)
+    strides = " x ".join(str(stride) for _, stride in plan.group_axes)
+    count = len(plan.groups())
+    return f"{count} of {sizes} ranks\nstride {strides}\nfirst {plan.groups()[0]}"
 
 
-def _text(table: Table, width: int) -> str:
+def _text(table: Table) -> str:
+    """The table as text: as wide as the terminal, or 100 columns where there is none."""
     output = io.StringIO()
-    Console(file=output, width=width).print(table)
-    return output.getvalue()
+    width = max(80, shutil.get_terminal_size((100, 24)).columns)
+    Console(file=output, width=width, markup=False).print(table)
+    return "".join(f"{line.rstrip()}\n" for line in output.getvalue().splitlines())
 
 
 def explain(model: nn.Module) -> str:
@@ -43,19 +48,21 @@ def explain(model: nn.Module) -> str:
 
     Bytes are known for borders that a tensor has crossed.
     """
-    table = Table(title="borders", title_justify="left")
-    columns = ("border", "edge", "plan", "groups", "sizes", "bytes in = out", "gradient")
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    table = Table(box=box.SIMPLE, show_lines=True)
+    table.add_column("border", no_wrap=True)
+    for column in ("plan", "groups", "tensor"):
+        table.add_column(column)
     for border in borders(model):
         plan = border.plan
-        sizes = received = "-"
+        tensor = "-"
         if border.sizes is not None and border.dtype is not None:
-            sizes = str(list(border.sizes))
-            received = _bytes(Plan(border.edge, border.sizes).bytes_received(border.dtype))
-        row = (border.name, border.edge, plan.kind, _groups(plan), sizes, received)
-        table.add_row(*row, plan.adjoint().kind)
-    return _text(table, width=140)
+            received = Plan(border.edge, border.sizes).bytes_received(border.dtype)
+            tensor = f"{list(border.sizes)}\n{_bytes(received)} in and out"
+        source, destination = border.edge.split(" -> ")
+        crossing = f"{border.name}\n{source} ->\n{destination}"
+        plans = f"{plan.kind}\ngradient: {plan.adjoint().kind}"
+        table.add_row(crossing, plans, _groups(plan), tensor)
+    return _text(table)
 
 
 def explain_edge(edge: str, sizes: Sequence[int], dtype: torch.dtype) -> str:
@@ -82,4 +89,4 @@ def explain_edge(edge: str, sizes: Sequence[int], dtype: torch.dtype) -> str:
         table.add_row("plan", adjoint.kind)
         table.add_row("each rank receives", _bytes(adjoint.bytes_received(dtype)))
         table.add_row("each rank sends", _bytes(adjoint.bytes_received(dtype)))
-    return _text(table, width=100)
+    return _text(table)

@@ -17,15 +17,12 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-using Signature = std::vector<at::Tensor>(at::TensorList, std::vector<std::string>,
-                                          c10::SymIntArrayRef, at::TensorList, std::string);
-
-c10::TypedOperatorHandle<Signature> FindOp(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
+c10::TypedOperatorHandle<BoxingSignature> FindOp(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<BoxingSignature>();
 }
 
 // fan_in's adjoint is a fan_out and the other way round.
-c10::TypedOperatorHandle<Signature> Op(bool fan_in) {
+c10::TypedOperatorHandle<BoxingSignature> Op(bool fan_in) {
   static const auto fan_in_op = FindOp("mimo::fan_in");
   static const auto fan_out_op = FindOp("mimo::fan_out");
   return fan_in ? fan_in_op : fan_out_op;
@@ -107,8 +104,9 @@ class Boxing : public torch::autograd::Function<Boxing> {
 };
 
 template <bool kFanIn>
-std::vector<at::Tensor> Apply(at::TensorList tensors, std::vector<std::string> edges,
-                              c10::SymIntArrayRef sizes, at::TensorList rows, std::string group) {
+std::vector<at::Tensor> Apply(at::TensorList tensors, const std::vector<std::string>& edges,
+                              c10::SymIntArrayRef sizes, at::TensorList rows,
+                              const std::string& group) {
   return Boxing::apply(tensors, edges, sizes, rows, group, kFanIn);
 }
 

@@ -119,8 +119,9 @@ std::vector<at::Tensor> EmptyOutputs(at::TensorList tensors, const Plans& plans)
   return outputs;
 }
 
-std::vector<at::Tensor> FanIn(at::TensorList tensors, std::vector<std::string> edges,
-                              c10::SymIntArrayRef sizes, at::TensorList rows, std::string name) {
+std::vector<at::Tensor> FanIn(at::TensorList tensors, const std::vector<std::string>& edges,
+                              c10::SymIntArrayRef sizes, at::TensorList rows,
+                              const std::string& name) {
   TrafficTimer traffic;
   const Group group = ResolveGroup(name);
   const Plans plans = PlansByTensor("mimo::fan_in", PlanKind::kAllGather, tensors, edges, sizes,
@@ -151,8 +152,9 @@ std::vector<at::Tensor> FanIn(at::TensorList tensors, std::vector<std::string> e
   return outputs;
 }
 
-std::vector<at::Tensor> FanOut(at::TensorList tensors, std::vector<std::string> edges,
-                               c10::SymIntArrayRef sizes, at::TensorList rows, std::string name) {
+std::vector<at::Tensor> FanOut(at::TensorList tensors, const std::vector<std::string>& edges,
+                               c10::SymIntArrayRef sizes, at::TensorList rows,
+                               const std::string& name) {
   const TrafficTimer traffic;
   const Group group = ResolveGroup(name);
   const Plans plans = PlansByTensor("mimo::fan_out", PlanKind::kSlice, tensors, edges, sizes, rows,

@@ -12,8 +12,9 @@ namespace mimo {
 namespace {
 
 // Only plans of even parts exist, so a part's size is the logical size over the number of parts.
-std::vector<at::Tensor> EmptyOutputs(at::TensorList tensors, std::vector<std::string> edges,
-                                     c10::SymIntArrayRef sizes, at::TensorList rows, std::string) {
+std::vector<at::Tensor> EmptyOutputs(at::TensorList tensors, const std::vector<std::string>& edges,
+                                     c10::SymIntArrayRef sizes, at::TensorList rows,
+                                     const std::string& /*group*/) {
   const auto by_tensor = SizesByTensor("boxing", tensors, edges, sizes, rows);
   std::vector<at::Tensor> outputs;
   outputs.reserve(tensors.size());

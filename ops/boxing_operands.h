@@ -26,6 +26,11 @@
 
 namespace mimo {
 
+// The C++ type of the boxing ops: tensors, edges, logical sizes, rows, group -> outputs.
+using BoxingSignature = std::vector<at::Tensor>(at::TensorList, const std::vector<std::string>&,
+                                                c10::SymIntArrayRef, at::TensorList,
+                                                const std::string&);
+
 // The part of `sizes` that belongs to each tensor. Throws, in the name of `op`, unless there is one
 // edge and one size for each dimension of each tensor, and no rows.
 std::vector<c10::SymIntArrayRef> SizesByTensor(const char* op, at::TensorList tensors,

@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "mimo/layout/text.h"
 #include "mimo/plan/plan.h"
+#include "ops/boxing_operands.h"
 #include "ops/group.h"
 #include "ops/testing/in_process.h"
 #include "ops/traffic.h"
@@ -24,10 +25,8 @@ using Tensors = std::vector<at::Tensor>;
 Tensors CallOp(const std::string& name, const Tensors& tensors,
                const std::vector<std::string>& edges, const std::vector<int64_t>& sizes,
                const std::string& group) {
-  using Signature = Tensors(at::TensorList, std::vector<std::string>, c10::SymIntArrayRef,
-                            at::TensorList, std::string);
   const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "").typed<Signature>();
+      c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "").typed<BoxingSignature>();
   const std::vector<c10::SymInt> symbolic(sizes.begin(), sizes.end());
   return op.call(tensors, edges, symbolic, {}, group);
 }

@@ -26,7 +26,7 @@ std::string GroupName(absl::Span<const int64_t> ranks) {
 }
 
 absl::StatusOr<std::vector<int64_t>> GroupRanks(absl::string_view name) {
-  const absl::Status error = absl::InvalidArgumentError(
+  absl::Status error = absl::InvalidArgumentError(
       absl::StrCat("\"", name,
                    "\" is no name of a mimo group: \"mimo:\" and ascending ranks, as "
                    "in \"mimo:0,2\""));

@@ -88,13 +88,17 @@ toolchain(
     toolchain = ":runtime_pair",
     toolchain_type = "@bazel_tools//tools/python:toolchain_type",
 )
+
+exports_files(["clang-tidy"])
 """
 
 def _python_impl(repository_ctx):
-    repository_ctx.file("BUILD", _PYTHON_BUILD.format(python = _python(repository_ctx)))
+    python = _python(repository_ctx)
+    repository_ctx.file("BUILD", _PYTHON_BUILD.format(python = python))
+    repository_ctx.symlink(python.dirname.get_child("clang-tidy"), "clang-tidy")
 
 python_repository = repository_rule(
     implementation = _python_impl,
     local = True,
-    doc = "The Python with the pinned packages, as the toolchain of Python rules.",
+    doc = "The Python with the pinned packages: the toolchain of Python rules, and clang-tidy.",
 )

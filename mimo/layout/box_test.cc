@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::vector<std::string> Boxes(absl::string_view text, std::vector<int64_t> sizes) {
+std::vector<std::string> Boxes(absl::string_view text, const std::vector<int64_t>& sizes) {
   const Layout layout = ParseLayout(text).value();
   std::vector<std::string> boxes;
   for (const int64_t rank : layout.mesh().Ranks()) {

@@ -112,7 +112,7 @@ std::string MeshToString(const Mesh& mesh) {
       absl::StrAppend(&text, "@", axis.stride);
     }
   }
-  text += "}";
+  text += '}';
   if (mesh.offset()) absl::StrAppend(&text, "+", mesh.offset());
   return text;
 }

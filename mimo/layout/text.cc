@@ -176,7 +176,7 @@ class Parser {
 
   // Entries in the order of the mesh's axes.
   static absl::StatusOr<std::vector<Sbp>> Order(absl::string_view name, const Mesh& mesh,
-                                                std::vector<Entry> entries) {
+                                                const std::vector<Entry>& entries) {
     std::vector<Sbp> sbp;
     size_t named = 0;
     for (const Entry& entry : entries) named += !entry.axis.empty();

@@ -14,12 +14,13 @@ constexpr DigitRole kInvariant{SbpKind::kInvariant};
 
 DigitRole Split(int dim, int64_t weight) { return {SbpKind::kSplit, dim, weight}; }
 
-absl::StatusOr<std::vector<Digit>> DigitsOf(absl::string_view edge, std::vector<int64_t> sizes) {
+absl::StatusOr<std::vector<Digit>> DigitsOf(absl::string_view edge,
+                                            const std::vector<int64_t>& sizes) {
   return CommonDigits(ParseEdge(edge).value(), sizes);
 }
 
-std::string ErrorOf(absl::string_view edge, std::vector<int64_t> sizes) {
-  const absl::Status status = DigitsOf(edge, std::move(sizes)).status();
+std::string ErrorOf(absl::string_view edge, const std::vector<int64_t>& sizes) {
+  const absl::Status status = DigitsOf(edge, sizes).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   return std::string(status.message());
 }

@@ -54,7 +54,7 @@ std::vector<Box> BoxesByDefinition(const Layout& layout, const std::vector<int64
 
 // One layout for each different meaning over n ranks: S(0), S(1) or I on axes of any order.
 std::vector<Laid> AllLayouts(int64_t n, const std::vector<int64_t>& sizes) {
-  const Sbp kEntries[] = {Sbp::Split(0), Sbp::Split(1), Sbp::Invariant()};
+  const Sbp entries[] = {Sbp::Split(0), Sbp::Split(1), Sbp::Invariant()};
   std::map<std::string, Laid> by_meaning;
   for (const Factors& factors : OrderedFactorizations(n)) {
     std::vector<int> order(factors.size());
@@ -72,7 +72,7 @@ std::vector<Laid> AllLayouts(int64_t n, const std::vector<int64_t>& sizes) {
       for (int64_t choice = 0; choice < choices; ++choice) {
         std::vector<Sbp> sbp;
         for (int64_t i = 0, c = choice; i < static_cast<int64_t>(axes.size()); ++i, c /= 3) {
-          sbp.push_back(kEntries[c % 3]);
+          sbp.push_back(entries[c % 3]);
         }
         Layout layout = Layout::Create("m", Mesh::Create(axes).value(), sbp).value();
         std::vector<Box> boxes = BoxesByDefinition(layout, sizes);
@@ -83,6 +83,7 @@ std::vector<Laid> AllLayouts(int64_t n, const std::vector<int64_t>& sizes) {
     } while (std::next_permutation(order.begin(), order.end()));
   }
   std::vector<Laid> layouts;
+  layouts.reserve(by_meaning.size());
   for (auto& [meaning, laid] : by_meaning) layouts.push_back(std::move(laid));
   return layouts;
 }

@@ -11,6 +11,7 @@ using ::testing::ElementsAre;
 
 std::vector<std::string> Blocks(const RankPlan& plan) {
   std::vector<std::string> blocks;
+  blocks.reserve(plan.blocks.size());
   for (const Box& box : plan.blocks) blocks.push_back(BoxToString(box));
   return blocks;
 }
@@ -51,7 +52,7 @@ TEST(RankPlanTest, CacheReturnsTheSamePlanAndStaysBounded) {
   };
   const auto first = plan(1);
   EXPECT_EQ(plan(1), first);
-  for (int64_t rows = 2; rows < 2 * kMostCachedPlans; ++rows) plan(rows);
+  for (int64_t rows = 2; rows < int64_t{2} * kMostCachedPlans; ++rows) plan(rows);
   EXPECT_EQ(plan(1)->destination_shape, first->destination_shape);
   EXPECT_FALSE(CachedRankPlan("v{dp:2}[S(0)] -> ", {2}, 0).ok());
 }
