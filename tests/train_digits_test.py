@@ -1,0 +1,93 @@
+"""The main job, a short run of it: what it writes, resuming, and plain PyTorch beside it."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import train_digits
+
+STEPS = 50
+LAUNCH_SECONDS = 200
+
+
+def train(out: Path, *flags: str) -> str:
+    """Runs the script as its users do and returns what it printed."""
+    command = [sys.executable, train_digits.__file__, "--out", str(out), *flags]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=LAUNCH_SECONDS, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def metrics(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    out = tmp_path_factory.mktemp("run")
+    return out, train(out, "--steps", str(STEPS))
+
+
+def test_a_run_writes_its_metrics_plot_and_result(run: tuple[Path, str]) -> None:
+    out, printed = run
+    steps = metrics(out)
+    assert [step["step"] for step in steps] == list(range(1, STEPS + 1))
+    for step in steps:
+        assert math.isfinite(step["loss"])
+        assert 32 * 2 <= step["tokens"] <= 32 * 5
+        assert step["images"] == 128
+        assert 0 < step["border_seconds"] < step["seconds"]
+        # 32 feature rows of 64 fp32 numbers come in from the sibling; images are sliced.
+        assert step["border_bytes"] == 32 * 64 * 4
+    assert sum(step["loss"] for step in steps[-10:]) / 10 < 0.7 * steps[0]["loss"]
+    assert (out / "loss.png").stat().st_size > 10_000
+    result = json.loads((out / "result.json").read_text())
+    assert result["held_out_digits"] == 360
+    assert "visual.output" in printed and "held-out digits read right" in printed
+
+
+def test_plain_pytorch_has_the_same_losses(run: tuple[Path, str], tmp_path: Path) -> None:
+    train(tmp_path, "--single", "--steps", "10")
+    for ours, plain in zip(metrics(run[0]), metrics(tmp_path), strict=False):
+        assert ours["tokens"] == plain["tokens"]
+        assert ours["loss"] == pytest.approx(plain["loss"], rel=1e-4)
+        assert plain["border_bytes"] == 0
+
+
+def test_resuming_goes_on_where_it_stopped(run: tuple[Path, str]) -> None:
+    out, _ = run
+    before = metrics(out)
+    train(out, "--steps", str(STEPS + 10), "--resume")
+    steps = metrics(out)
+    assert steps[:STEPS] == before
+    assert [step["step"] for step in steps] == list(range(1, STEPS + 11))
+    assert abs(steps[STEPS]["loss"] - before[-1]["loss"]) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--vision", "dp=3"), "has 3 ranks, language{dp:2,tp:2} 4: both need the same"),
+        (("--vision", "pp=4"), "--vision pp=4: expected dp=N, tp=N or both"),
+        (("--vision", "dp=3", "--language", "dp=3"), "dp=3 does not divide 32 samples"),
+        (("--steps", "0"), "--steps is at least 1"),
+    ],
+)
+def test_bad_flags_are_refused_at_once(
+    flags: tuple[str, ...],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["train_digits", *flags])
+    with pytest.raises(SystemExit):
+        train_digits.main()
+    assert message in capsys.readouterr().err
