@@ -7,6 +7,7 @@ from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
+    ParallelStyle,
     RowwiseParallel,
     parallelize_module,
 )
@@ -43,23 +44,35 @@ def distribute(model: DigitsModel, vision: mimo.Placement, language: mimo.Placem
         vision: where the encoder lives.
         language: where the rest lives; it also loads the data.
     """
-    mimo.place(model, language)
-    mimo.place(model.visual, vision)
-    for child, placed in ((model.visual, vision), (model.language, language)):
-        _shard(child, placed)
-    mimo.sum_gradients(model)
+    place(model, vision, language)
+    shard(model, vision, language)
     mimo.attach(model)
 
 
-def _shard(child: nn.Module, placed: mimo.Placement) -> None:
-    mesh = placed.device_mesh
-    if placed.size("tp") > 1:
-        columns = ("attention.query", "attention.key", "attention.value", "mlp.up")
-        rows = ("attention.out", "mlp.down")
-        plan = {f"blocks.*.{name}": ColwiseParallel() for name in columns}
-        plan |= {f"blocks.*.{name}": RowwiseParallel() for name in rows}
-        if hasattr(child, "projector"):
-            plan |= {"projector.up": ColwiseParallel(), "projector.down": RowwiseParallel()}
-        parallelize_module(child, mesh["tp"], plan)
-    if placed.size("dp") > 1:
-        fully_shard(child, mesh=mesh["dp"])
+def place(model: DigitsModel, vision: mimo.Placement, language: mimo.Placement) -> None:
+    """Says where the two halves live."""
+    mimo.place(model, language)
+    mimo.place(model.visual, vision)
+
+
+def shard(
+    model: DigitsModel, vision: mimo.Placement, language: mimo.Placement, *, fsdp: bool = True
+) -> None:
+    """Cuts the parameters over `tp`, and with `fsdp` also over `dp`."""
+    for child, placed in ((model.visual, vision), (model.language, language)):
+        mesh = placed.device_mesh
+        if placed.size("tp") > 1:
+            parallelize_module(child, mesh["tp"], _tensor_parallel_plan(child))
+        if fsdp and placed.size("dp") > 1:
+            fully_shard(child, mesh=mesh["dp"])
+    mimo.sum_gradients(model)
+
+
+def _tensor_parallel_plan(child: nn.Module) -> dict[str, ParallelStyle]:
+    columns = ("attention.query", "attention.key", "attention.value", "mlp.up")
+    rows = ("attention.out", "mlp.down")
+    plan: dict[str, ParallelStyle] = {f"blocks.*.{name}": ColwiseParallel() for name in columns}
+    plan |= {f"blocks.*.{name}": RowwiseParallel() for name in rows}
+    if hasattr(child, "projector"):
+        plan |= {"projector.up": ColwiseParallel(), "projector.down": RowwiseParallel()}
+    return plan

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -9,74 +11,256 @@ import torch.distributed as dist
 from torch.utils import _pytree as pytree
 
 from mimo import groups
+from mimo.declaration import (
+    Declaration,
+    argument_names,
+    flatten,
+    leaves_with_paths,
+    positional_names,
+    prefixes,
+)
+from mimo.first_use import ReplicaCheck
+from mimo.layout import B, I, P, S, Sbp
+from mimo.placement import Placement
 from mimo.plan import Plan
+
+
+@dataclass
+class Crossing:
+    """The way that some of a border's tensors take.
+
+    Attributes:
+        edge: the edge's canonical text.
+        plan: its plan for the smallest sizes that both layouts divide: any that fit have its kind.
+        parts: how many parts the source cuts each dimension into, as far as the edge splits any.
+        group: the name of this rank's group, or None where nothing has to move.
+        replicas: what watches the gradients of ranks that hold the result invariantly, if any.
+        sizes: the logical sizes of the last tensor that took it in eager mode, or None.
+        dtype: that tensor's dtype, or None.
+    """
+
+    edge: str
+    plan: Plan
+    parts: list[int]
+    group: str | None
+    replicas: ReplicaCheck | None
+    sizes: tuple[int, ...] | None = None
+    dtype: torch.dtype | None = None
+
+    @property
+    def moves(self) -> bool:
+        """Whether a tensor has to change."""
+        return self.group is not None
 
 
 class Border:
     """The border on one side of a placed module; as a hook it takes the module's tensors across.
 
     Args:
-        module: the module's path in the attached model.
+        path: the module's path in the attached model.
+        module: the module.
         side: "input" or "output".
-        edge: the text of the edge that its tensors take.
+        source: where the tensors come from.
+        destination: where they go.
+        declaration: what each tensor's edge is, see `mimo.place`.
 
     Attributes:
-        plan: the plan for the smallest tensor that both layouts divide: any that fits has its kind.
-        sizes: the logical sizes of the last tensor that crossed in eager mode, or None.
-        dtype: that tensor's dtype, or None.
+        crossings: by declared path, what its tensors do; the default crossing is under None.
+
+    Raises:
+        ValueError: a declared edge is no text of an edge between the two placements.
+        NotImplementedError: there is no plan for an edge or for its gradients.
     """
 
-    def __init__(self, module: str, side: str, edge: str) -> None:
-        self.module = module
+    def __init__(
+        self,
+        path: str,
+        module: torch.nn.Module,
+        side: str,
+        *,
+        source: Placement,
+        destination: Placement,
+        declaration: Declaration,
+    ) -> None:
+        self.module = path
         self.side = side
-        self.plan = Plan.of_smallest(edge)
-        self.edge = self.plan.edge
-        self.sizes: tuple[int, ...] | None = None
-        self.dtype: torch.dtype | None = None
-        self._group = groups.name_of(self.plan.group(dist.get_rank()))
-        self._parts = torch.ops.mimo.source_parts(self.edge)
+        self._positional = positional_names(module)
+        self._source = source
+        self._destination = destination
+        self.crossings: dict[str | None, Crossing] = {}
+        if declaration is not None:
+            self.crossings |= {key: self._crossing(each) for key, each in flatten(declaration)}
+        try:
+            self.crossings[None] = self._crossing(S(0))
+        except NotImplementedError:
+            # Where every tensor is declared nobody takes the default.
+            if not self.crossings:
+                raise
 
     @property
     def name(self) -> str:
         """The border's name in tables and errors, e.g. `visual.output`."""
         return f"{self.module}.{self.side}"
 
+    @property
+    def moves(self) -> bool:
+        """Whether any tensor may have to change."""
+        return any(crossing.moves for crossing in self.crossings.values())
+
+    def _crossing(self, declared: Sbp | str | None) -> Crossing:
+        if declared in (B, P):
+            raise ValueError(
+                f"{self.name}: {declared} alone does not say what lies on the other side: declare "
+                f'the whole edge, such as "[S(0)] -> [S(0),{declared}]"'
+            )
+        if isinstance(declared, str):
+            before, arrow, after = declared.partition("->")
+            if not arrow:
+                raise ValueError(
+                    f'{self.name}: "{declared}" is no edge: expected two layouts and an arrow, '
+                    'such as "[S(0)] -> [S(0),B]"'
+                )
+            layouts = [
+                f"{placement.name}{placement.mesh_text}{entries.strip()}"
+                for placement, entries in ((self._source, before), (self._destination, after))
+            ]
+        else:
+            entry = I if declared is None else declared
+            layouts = [
+                placement.layout([entry if axis == "dp" else I for axis in placement.axes])
+                for placement in (self._source, self._destination)
+            ]
+        try:
+            plan = Plan.of_smallest(" -> ".join(layouts))
+            plan.adjoint()
+        except (ValueError, NotImplementedError) as error:
+            raise type(error)(f"{self.name}: {error}") from None
+        moves = plan.kind != "identity" and dist.get_rank() in self._destination.ranks
+        group = groups.name_of(plan.group(dist.get_rank())) if moves else None
+        parts = torch.ops.mimo.source_parts(plan.edge)
+        return Crossing(plan.edge, plan, parts, group, self._replicas(plan.edge) if moves else None)
+
+    def _replicas(self, edge: str) -> ReplicaCheck | None:
+        axes = torch.ops.mimo.invariant_axes(edge)
+        for peers in self._destination.groups_along(axes):
+            if axes and dist.get_rank() in peers:
+                return ReplicaCheck(self.name, edge, axes, peers)
+        return None
+
+    def rank_sets(self) -> list[list[int]]:
+        """The groups of ranks that the border needs, the same on every rank of the job."""
+        sets: list[list[int]] = []
+        for crossing in self.crossings.values():
+            if crossing.plan.kind != "identity":
+                sets += crossing.plan.groups()
+                sets += self._destination.groups_along(torch.ops.mimo.invariant_axes(crossing.edge))
+        return [ranks for ranks in sets if len(ranks) > 1]
+
+    def describe(self) -> str:
+        """The border's name, placements and edges, for comparing ranks."""
+        edges = ", ".join(f"{path}: {each.edge}" for path, each in self.crossings.items())
+        return f"{self.name} ({edges})"
+
+    def _of(self, path: str, others: bool, tensor: torch.Tensor) -> Crossing | None:
+        """The way of the tensor at `path`; None where it stays as it is."""
+        for prefix in prefixes(path):
+            if prefix in self.crossings:
+                return self.crossings[prefix] if self.crossings[prefix].moves else None
+        default = self.crossings.get(None)
+        if tensor.dim() == 0 or (default is not None and not default.moves):
+            return None
+        if default is None or others or not tensor.is_floating_point():
+            edge = default.edge if default else f"{self._source} -> {self._destination}"
+            written = f'{{"{path}": mimo.%s}}' if path else "mimo.%s"
+            place = f"mimo.place(model.{self.module}, ..., {self.side}s="
+            raise ValueError(
+                f"{self.name}: {path or 'the only tensor'} ({tensor.dtype} {list(tensor.shape)}) "
+                f"would move over {edge}, so it must be declared. If its rows are split "
+                f"as the samples are: {place}{written % 'S(0)'}); if every rank holds the whole: "
+                f"{place}{written % 'I'})"
+            )
+        return default
+
     def __call__(self, module: torch.nn.Module, *call: Any) -> Any:  # noqa: ANN401  a hook's type
         """The hook: `(module, args, kwargs)` before the forward, `(module, args, output)` after."""
-        tree = call if self.side == "input" else call[-1]
-        leaves, spec = pytree.tree_flatten(tree)
-        moved = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-        if len(moved) != 1 or not leaves[moved[0]].is_floating_point():
-            found = ", ".join(f"{leaves[i].dtype} {list(leaves[i].shape)}" for i in moved)
-            raise ValueError(
-                f"{self.name}: one floating-point tensor can cross {self.edge}, "
-                f"but the module's {self.side} holds {found or 'no tensor'}"
+        if not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1:
+            raise RuntimeError(
+                f"{self.name}: the border is entered again by a recomputation in the backward; "
+                "put activation checkpointing inside the placed module, not around it"
             )
-        leaves[moved[0]] = self.cross(leaves[moved[0]])
-        return pytree.tree_unflatten(leaves, spec)
+        if self.side == "output":
+            output = call[-1]
+            if isinstance(output, torch.Tensor):
+                return self._cross_leaves([""], [output])[0]
+            return self._cross_tree(output)
+        arguments, named = call
+        names = argument_names(self._positional, len(arguments))
+        if not named and all(isinstance(argument, torch.Tensor) for argument in arguments):
+            return tuple(self._cross_leaves(names, list(arguments))), named
+        crossed = self._cross_tree(dict(zip(names, arguments, strict=True)) | named)
+        return tuple(crossed[name] for name in names), {name: crossed[name] for name in named}
 
-    def cross(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Takes this rank's part of a tensor over the border.
+    def _cross_tree(self, tree: Any) -> Any:  # noqa: ANN401  any structure
+        paths, leaves, spec = leaves_with_paths(tree)
+        return pytree.tree_unflatten(self._cross_leaves(paths, leaves), spec)
+
+    def _cross_leaves(self, paths: list[str], leaves: list[Any]) -> list[Any]:
+        tensors = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        others = sum(leaves[i].dim() > 0 for i in tensors) > 1
+        crossings = [(i, self._of(paths[i], others, leaves[i])) for i in tensors]
+        moved = [(i, crossing) for i, crossing in crossings if crossing is not None]
+        crossed = self.cross([leaves[i] for i, _ in moved], [crossing for _, crossing in moved])
+        for (i, crossing), tensor in zip(moved, crossed, strict=True):
+            watched = crossing.replicas is not None and not crossing.replicas.is_done
+            if watched and tensor.requires_grad and not torch.compiler.is_compiling():
+                leaves[i] = crossing.replicas.watch(tensor)
+            else:
+                leaves[i] = tensor
+        return leaves
+
+    def cross(
+        self, tensors: Sequence[torch.Tensor], crossings: Sequence[Crossing]
+    ) -> list[torch.Tensor]:
+        """Takes this rank's parts of tensors over the border, in one op a group.
 
         Args:
-            tensor: the rank's part in the source layout; all ranks' parts have the same shape.
+            tensors: the parts in their source layouts; all ranks' parts have the same shapes.
+            crossings: what each does; all of them move.
 
         Returns:
-            The rank's part in the destination layout, a fresh tensor.
+            The parts in their destination layouts, fresh tensors.
 
         Raises:
-            ValueError: the tensor has too few dimensions for the edge.
-            NotImplementedError: there is no plan for the edge and these sizes.
+            ValueError: a tensor has too few dimensions for its edge.
+            NotImplementedError: there is no plan for an edge and these sizes.
         """
-        if tensor.dim() < len(self._parts):
+        calls: dict[tuple[str, str | None], list[int]] = {}
+        sizes = [self._logical_sizes(*pair) for pair in zip(tensors, crossings, strict=True)]
+        for i, crossing in enumerate(crossings):
+            op = "fan_out" if crossing.plan.kind == "slice" else "fan_in"
+            calls.setdefault((op, crossing.group), []).append(i)
+        outputs: list[torch.Tensor] = list(tensors)
+        for (op, group), indices in calls.items():
+            results = getattr(torch.ops.mimo, op)(
+                [tensors[i] for i in indices],
+                [crossings[i].edge for i in indices],
+                [size for i in indices for size in sizes[i]],
+                [],
+                group,
+            )
+            for i, result in zip(indices, results, strict=True):
+                outputs[i] = result
+        return outputs
+
+    def _logical_sizes(self, tensor: torch.Tensor, crossing: Crossing) -> list[int]:
+        if tensor.dim() < len(crossing.parts):
             raise ValueError(
-                f"{self.name}: {self.edge} splits dimension {len(self._parts) - 1} of a tensor of "
-                f"shape {list(tensor.shape)}"
+                f"{self.name}: {crossing.edge} splits dimension {len(crossing.parts) - 1} of a "
+                f"tensor of shape {list(tensor.shape)}"
             )
         sizes = list(tensor.shape)
-        for dim, parts in enumerate(self._parts):
+        for dim, parts in enumerate(crossing.parts):
             sizes[dim] = sizes[dim] * parts
         if not torch.compiler.is_compiling():
-            self.sizes, self.dtype = tuple(sizes), tensor.dtype
-        op = torch.ops.mimo.fan_out if self.plan.kind == "slice" else torch.ops.mimo.fan_in
-        return op([tensor], [self.edge], sizes, [], self._group)[0]
+            crossing.sizes, crossing.dtype = tuple(sizes), tensor.dtype
+        return sizes

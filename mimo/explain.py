@@ -53,15 +53,19 @@ def explain(model: nn.Module) -> str:
     for column in ("plan", "groups", "tensor"):
         table.add_column(column)
     for border in borders(model):
-        plan = border.plan
-        tensor = "-"
-        if border.sizes is not None and border.dtype is not None:
-            received = Plan(border.edge, border.sizes).bytes_received(border.dtype)
-            tensor = f"{list(border.sizes)}\n{_bytes(received)} in and out"
-        source, destination = border.edge.split(" -> ")
-        crossing = f"{border.name}\n{source} ->\n{destination}"
-        plans = f"{plan.kind}\ngradient: {plan.adjoint().kind}"
-        table.add_row(crossing, plans, _groups(plan), tensor)
+        for path, crossing in border.crossings.items():
+            # The default is of interest where it is taken, or where it is all there is.
+            if path is None and crossing.sizes is None and len(border.crossings) > 1:
+                continue
+            plan = crossing.plan
+            tensor = "-"
+            if crossing.sizes is not None and crossing.dtype is not None:
+                received = Plan(crossing.edge, crossing.sizes).bytes_received(crossing.dtype)
+                tensor = f"{list(crossing.sizes)}\n{_bytes(received)} in and out"
+            source, destination = crossing.edge.split(" -> ")
+            name = f"{border.name} {path or ''}".rstrip()
+            plans = f"{plan.kind}\ngradient: {plan.adjoint().kind}"
+            table.add_row(f"{name}\n{source} ->\n{destination}", plans, _groups(plan), tensor)
     return _text(table)
 
 

@@ -19,8 +19,18 @@ class Sbp:
         return self.text
 
 
-def S(dim: int) -> Sbp:  # noqa: N802  the field's name
-    """Split along tensor dimension `dim`: each rank holds its part."""
+def S(dim: int, *, rows: str | None = None) -> Sbp:  # noqa: N802  the field's name
+    """Split along tensor dimension `dim`: each rank holds its part.
+
+    Args:
+        dim: the dimension, from 0.
+        rows: for parts whose rows are known at run time only.
+
+    Raises:
+        NotImplementedError: `rows` is given: only even parts can cross yet.
+    """
+    if rows is not None:
+        raise NotImplementedError(f"S({dim}, rows={rows!r}): only even parts can cross yet")
     return Sbp(f"S({dim})")
 
 

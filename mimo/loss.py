@@ -35,7 +35,7 @@ def count_tokens(
         whole = placement.layout([I] * len(placement.axes))
         plan = Plan.of_smallest(f"{placement.layout()} -> {whole}")
         if plan.kind != "identity":
-            groups.make(plan.groups())
+            groups.make(plan.groups(), placement.timeout)
             dist.all_reduce(tokens, group=groups.get(plan.group(dist.get_rank())))
     return tokens
 
@@ -46,6 +46,7 @@ def token_loss(
     placement: Placement | None = None,
     *,
     ignore_index: int = -100,
+    tokens: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """This rank's share of the mean cross entropy over all valid tokens of the global batch.
 
@@ -58,11 +59,14 @@ def token_loss(
         labels: [...], integers.
         placement: where both lie; None for one process.
         ignore_index: the label that does not count.
+        tokens: the number to divide by, 0-d, where it is not that of these labels alone: the
+            `count_tokens` of all microbatches of a step.
 
     Returns:
-        A 0-d tensor: this rank's summed cross entropy over `max(1, count_tokens(...))`.
+        A 0-d tensor: this rank's summed cross entropy over `max(1, tokens)`.
     """
-    tokens = count_tokens(labels, placement, ignore_index=ignore_index)
+    if tokens is None:
+        tokens = count_tokens(labels, placement, ignore_index=ignore_index)
     if logits.dtype in (torch.float16, torch.bfloat16):
         logits = logits.float()
     total = nn.functional.cross_entropy(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
 from mimo.layout import I, S, Sbp
+
+DEFAULT_TIMEOUT = datetime.timedelta(minutes=10)
 
 
 class Placement:
@@ -21,26 +24,79 @@ class Placement:
     Args:
         name: what messages, edges and pictures call it.
         offset: the first rank.
+        timeout: how long a rank waits for the others at a border.
         **sizes: the size of each axis, e.g. `dp=4, tp=2`.
 
     Raises:
         ValueError: for bad names and sizes; the message names the axis and its value.
     """
 
-    def __init__(self, name: str, *, offset: int = 0, **sizes: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        offset: int = 0,
+        timeout: datetime.timedelta = DEFAULT_TIMEOUT,
+        **sizes: int,
+    ) -> None:
         axes = ",".join(f"{axis}:{size}" for axis, size in sizes.items())
-        self._init(name, f"{{{axes}}}+{offset}")
+        self._init(name, f"{{{axes}}}+{offset}", timeout)
 
     @classmethod
-    def parse(cls, text: str) -> Placement:
+    def parse(cls, text: str, *, timeout: datetime.timedelta = DEFAULT_TIMEOUT) -> Placement:
         """A placement from its text, e.g. `vision{dp:4@2,tp:2@1}+8`, strides and offset free."""
         name, brace, rest = text.partition("{")
         placement = cls.__new__(cls)
-        placement._init(name.strip(), brace + rest)
+        placement._init(name.strip(), brace + rest, timeout)
         return placement
 
-    def _init(self, name: str, mesh: str) -> None:
+    @classmethod
+    def from_ranks(
+        cls,
+        name: str,
+        ranks: Sequence[int],
+        *,
+        timeout: datetime.timedelta = DEFAULT_TIMEOUT,
+        **sizes: int,
+    ) -> Placement:
+        """A placement on listed ranks, the last axis fastest, e.g. `[0, 2, 1, 3], dp=2, tp=2`.
+
+        Raises:
+            ValueError: the list has not one rank for each place, or its ranks are not evenly spaced
+                along every axis.
+        """
+        strides, step = {}, len(ranks)
+        for axis, size in sizes.items():
+            step //= max(1, size)
+            strides[axis] = ranks[step] - ranks[0] if size > 1 and step < len(ranks) else 1
+        axes = ",".join(f"{axis}:{sizes[axis]}@{abs(strides[axis])}" for axis in sizes)
+        placement = cls.parse(f"{name}{{{axes}}}+{ranks[0] if ranks else 0}", timeout=timeout)
+        if placement.ranks != list(ranks):
+            raise ValueError(
+                f"placement {name}: {len(ranks)} ranks {list(ranks)} do not fill "
+                f"{sizes} evenly spaced along every axis"
+            )
+        return placement
+
+    @classmethod
+    def from_device_mesh(
+        cls, name: str, mesh: DeviceMesh, *, timeout: datetime.timedelta = DEFAULT_TIMEOUT
+    ) -> Placement:
+        """A placement on an existing mesh with named dimensions; its groups are used, not remade.
+
+        Raises:
+            ValueError: the mesh has no dimension names, or ranks that are not evenly spaced.
+        """
+        if mesh.mesh_dim_names is None:
+            raise ValueError(f"placement {name}: the DeviceMesh has no mesh_dim_names")
+        sizes = dict(zip(mesh.mesh_dim_names, mesh.mesh.shape, strict=True))
+        placement = cls.from_ranks(name, mesh.mesh.flatten().tolist(), timeout=timeout, **sizes)
+        placement.device_mesh = mesh
+        return placement
+
+    def _init(self, name: str, mesh: str, timeout: datetime.timedelta) -> None:
         self.name = name
+        self.timeout = timeout
         try:
             self._mesh = torch.classes.mimo.Mesh(mesh)
             torch.ops.mimo.check_placement_name(name)
@@ -67,6 +123,11 @@ class Placement:
         """The size of each axis, slowest first."""
         return dict(zip(self._mesh.names(), self._mesh.sizes(), strict=True))
 
+    @property
+    def strides(self) -> dict[str, int]:
+        """How far apart neighbours on each axis are in rank numbers."""
+        return dict(zip(self._mesh.names(), self._mesh.strides(), strict=True))
+
     def size(self, axis: str) -> int:
         """The size of an axis; 1 for one the placement does not have."""
         return self.axes.get(axis, 1)
@@ -82,6 +143,22 @@ class Placement:
         if not coordinates:
             raise ValueError(f"rank {rank} is not in {self}")
         return dict(zip(self.axes, coordinates, strict=True)).get(axis, 0)
+
+    def groups_along(self, axes: Collection[str]) -> list[list[int]]:
+        """The groups of ranks that differ on these axes only, each in their order there."""
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for rank in self.ranks:
+            where = dict(zip(self.axes, self._mesh.coordinates_of(rank), strict=True))
+            rest = tuple(place for axis, place in where.items() if axis not in axes)
+            groups.setdefault(rest, []).append(rank)
+        return list(groups.values())
+
+    def relation(self, other: Placement) -> str:
+        """How two placements share ranks: `colocated` (all), `overlapping` or `disjoint`."""
+        mine, theirs = set(self.ranks), set(other.ranks)
+        if mine == theirs:
+            return "colocated"
+        return "overlapping" if mine & theirs else "disjoint"
 
     def layout(self, entries: Sequence[Sbp] | None = None) -> str:
         """The text of a layout on this mesh.
@@ -107,6 +184,9 @@ class Placement:
             torch.tensor(self.ranks).reshape(list(self.axes.values())),
             mesh_dim_names=tuple(self.axes),
         )
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Placement:
+        return self
 
     def __str__(self) -> str:
         return f"{self.name}{self.mesh_text}"

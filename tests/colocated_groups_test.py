@@ -53,7 +53,7 @@ def check_case(name: str) -> list[str]:
     mimo.place(model.child, mimo.Placement("vision", **case["source"]))
     mimo.attach(model)
     for border in mimo.borders(model):
-        groups = sorted(sorted(group) for group in border.plan.groups())
+        groups = sorted(sorted(group) for group in border.crossings[None].plan.groups())
         assert groups == sorted(map(sorted, case["gather_groups"]))
     values = torch.arange(batch * 3 * 2, dtype=torch.float64).view(batch, 3, 2)
     here, there = slice(*case["destination_rows"][rank]), slice(*case["source_rows"][rank])
@@ -63,7 +63,7 @@ def check_case(name: str) -> list[str]:
     assert torch.equal(output, values[here])
     (gradient,) = torch.autograd.grad(output, features, values[here] + 1000)
     assert torch.equal(gradient, values[here] + 1000)
-    return [border.plan.kind for border in mimo.borders(model)]
+    return [border.crossings[None].plan.kind for border in mimo.borders(model)]
 
 
 def check_sequence_first(name: str) -> None:

@@ -3,83 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from unittest import mock
 
-import digits_data
 import pytest
 import torch
-import torch.distributed as dist
-from digits_model import Config, DigitsModel
-from digits_parallel import distribute, placement
 
 import mimo
-from mimo.border import Border
+from mimo.border import Border, Crossing
 from tests.support import ranks
+from tests.support.parity import Run, largest_difference, small_config
 
-STEPS = 5
-BATCH_SIZE = 8
 TOLERANCE = 1e-10
-WIDTHS = Config(width=16, heads=2, vision_blocks=1, language_blocks=1)
 
 # Default of the main job, and one that fans out.
-PAIRS = [("dp=4", "dp=2,tp=2"), ("dp=2,tp=2", "dp=4")]
+FAN_IN, FAN_OUT = Run("dp=4", "dp=2,tp=2"), Run("dp=2,tp=2", "dp=4")
 
-
-def global_batch(step: int) -> digits_data.Batch:
-    """A batch whose parts have unlike numbers of valid tokens, on step 2 none in the first half."""
-    batch = digits_data.training_batch(step, BATCH_SIZE, seed=0)
-    if step == 2:
-        batch.labels[: BATCH_SIZE // 2] = digits_data.IGNORED
-    if step == 3:
-        batch.labels[:] = digits_data.IGNORED
-    return batch
-
-
-def whole(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-
-
-def difference(ours: torch.Tensor, right: torch.Tensor) -> float:
-    """The largest difference, relative to the largest right value where that is above 1."""
-    assert ours.shape == right.shape
-    return ((ours - right).abs().max() / right.abs().max().clamp(min=1)).item()
-
-
-def largest_difference(vision: str, language: str, steps: int) -> float:
-    """On every rank: trains the model on layouts and in one process, and compares each step."""
-    torch.manual_seed(0)
-    right = DigitsModel(WIDTHS).double()
-    model = copy.deepcopy(right)
-    outer = placement("language", language)
-    distribute(model, placement("vision", vision), outer)
-    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (model, right)]
-    rows = BATCH_SIZE // outer.size("dp")
-    part = outer.coordinate("dp")
-    largest = 0.0
-    for step in range(steps):
-        batch = global_batch(step)
-        mine = batch.rows(part * rows, (part + 1) * rows)
-        loss = mimo.token_loss(model(mine.tokens, mine.images.double()), mine.labels, outer)
-        loss.backward()
-        logits = right(batch.tokens, batch.images.double())
-        right_loss = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), batch.labels.flatten(), reduction="sum"
-        ) / max(1, int((batch.labels != digits_data.IGNORED).sum()))
-        right_loss.backward()
-        total = loss.detach().clone()
-        dist.all_reduce(total)
-        largest = max(largest, difference(total / outer.size("tp"), right_loss.detach()))
-        for (name, ours), (right_name, theirs) in zip(
-            model.named_parameters(), right.named_parameters(), strict=True
-        ):
-            assert name == right_name
-            largest = max(largest, difference(whole(ours.grad), theirs.grad))
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
-    return largest
+ON_EIGHT_RANKS = {
+    "fan-in": ("dp=4,tp=2", "dp=2,tp=4"),
+    "fan-out": ("dp=2,tp=4", "dp=4,tp=2"),
+    "equal": ("dp=4,tp=2", "dp=4,tp=2"),
+    "tp only": ("tp=8", "tp=8"),
+    "dp only": ("dp=8", "dp=8"),
+    "dp to tp": ("dp=8", "tp=8"),
+    "tp to dp": ("tp=8", "dp=8"),
+}
 
 
 class ChangedBackward(torch.autograd.Function):
@@ -121,34 +70,63 @@ def planted(change: Callable[[torch.Tensor], torch.Tensor], backward: bool) -> I
     """Changes what a border hands on: forward what is gathered, or backward all that is."""
     cross = Border.cross
 
-    def wrong(border: Border, tensor: torch.Tensor) -> torch.Tensor:
+    def wrong(
+        border: Border, tensors: list[torch.Tensor], crossings: list[Crossing]
+    ) -> list[torch.Tensor]:
         if backward:
-            gathers = border.plan.kind == "slice" and tensor.requires_grad
-            tensor = ChangedBackward.apply(tensor, change) if gathers else tensor
-            return cross(border, tensor)
-        output = cross(border, tensor)
-        return change(output) if border.plan.kind == "all-gather" else output
+            tensors = [
+                ChangedBackward.apply(tensor, change)
+                if crossing.plan.kind == "slice" and tensor.requires_grad
+                else tensor
+                for tensor, crossing in zip(tensors, crossings, strict=True)
+            ]
+            return cross(border, tensors, crossings)
+        return [
+            change(output) if crossing.plan.kind == "all-gather" else output
+            for output, crossing in zip(cross(border, tensors, crossings), crossings, strict=True)
+        ]
 
     with mock.patch.object(Border, "cross", wrong):
         yield
 
 
-def check(vision: str, language: str) -> dict[str, float]:
+def check_faults(name: str) -> dict[str, float]:
     """On every rank: the largest difference as it is, and with each fault planted."""
-    differences = {"none": largest_difference(vision, language, STEPS)}
+    run = FAN_IN if name == "fan-in" else FAN_OUT
+    differences = {"none": largest_difference(run)}
     for fault, change in FAULTS.items():
         with planted(change, backward=False):
-            differences[fault] = largest_difference(vision, language, 1)
-        if language.startswith("dp=4"):
+            differences[fault] = largest_difference(replace(run, steps=1))
+        if run is FAN_OUT:
             with planted(change, backward=True):
-                differences[f"{fault} in the gradient"] = largest_difference(vision, language, 1)
+                differences[f"{fault} in the gradient"] = largest_difference(replace(run, steps=1))
     mimo.destroy()
     return differences
 
 
-@pytest.mark.parametrize(("vision", "language"), PAIRS)
-def test_losses_and_gradients_equal_one_process(vision: str, language: str) -> None:
-    differences = ranks.run(check, 4, vision, language)
+def check_pairs() -> dict[str, float]:
+    """On each of eight ranks: the largest difference of every pair, wrapper and microbatches."""
+    config = small_config(heads=8)
+    runs = [
+        Run(*pair, fsdp=i % 2 == 0, microbatches=1 if i % 2 else 4, config=config)
+        for i, pair in enumerate(ON_EIGHT_RANKS.values())
+    ]
+    fan_in = runs[0]
+    runs += [replace(fan_in, microbatches=1), replace(fan_in, fsdp=False)]
+    differences = {f"{run}": largest_difference(run) for run in runs}
+    mimo.destroy()
+    return differences
+
+
+@pytest.mark.parametrize("name", ["fan-in", "fan-out"])
+def test_losses_and_gradients_equal_one_process_and_faults_show(name: str) -> None:
+    differences = ranks.run(check_faults, 4, name)
     assert differences.pop("none") <= TOLERANCE
     assert len(differences) >= len(FAULTS)
     assert all(found > 1e-4 for found in differences.values()), differences
+
+
+def test_every_pair_of_layouts_equals_one_process() -> None:
+    differences = ranks.run(check_pairs, 8)
+    assert len(differences) == len(ON_EIGHT_RANKS) + 2
+    assert all(found <= TOLERANCE for found in differences.values()), differences

@@ -34,6 +34,12 @@ class MeshBinding : public torch::CustomClassHolder {
     return sizes;
   }
 
+  std::vector<int64_t> Strides() const {
+    std::vector<int64_t> strides;
+    for (const Axis& axis : mesh_.axes()) strides.push_back(axis.stride);
+    return strides;
+  }
+
   // The rank's coordinate on each axis; empty if it is not in the mesh.
   std::vector<int64_t> CoordinatesOf(int64_t rank) const {
     const auto coordinates = mesh_.CoordinatesOf(rank);
@@ -74,6 +80,19 @@ std::vector<int64_t> DestinationParts(const std::string& text) {
   return Parts(text, /*destination=*/true);
 }
 
+// The destination's axes, longer than 1, whose ranks hold the same for the same use.
+std::vector<std::string> InvariantAxes(const std::string& text) {
+  const Layout destination = ValueOrThrow(ParseEdge(text)).destination;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < destination.sbp().size(); ++i) {
+    const Axis& axis = destination.mesh().axes()[i];
+    if (axis.size > 1 && destination.sbp()[i].kind == SbpKind::kInvariant) {
+      names.push_back(axis.name);
+    }
+  }
+  return names;
+}
+
 }  // namespace
 }  // namespace mimo
 
@@ -84,10 +103,12 @@ TORCH_LIBRARY_FRAGMENT(mimo, m) {
       .def("ranks", &mimo::MeshBinding::Ranks)
       .def("names", &mimo::MeshBinding::Names)
       .def("sizes", &mimo::MeshBinding::Sizes)
+      .def("strides", &mimo::MeshBinding::Strides)
       .def("coordinates_of", &mimo::MeshBinding::CoordinatesOf);
   m.def("check_placement_name(str name) -> ()", &mimo::CheckPlacementNameOrThrow);
   m.def("canonical_edge(str edge) -> str", &mimo::CanonicalEdge);
   m.def("adjoint_edge(str edge) -> str", &mimo::AdjointEdge);
+  m.def("invariant_axes(str edge) -> str[]", &mimo::InvariantAxes);
   m.def("source_parts(str edge) -> int[]", &mimo::SourceParts);
   m.def("destination_parts(str edge) -> int[]", &mimo::DestinationParts);
 }

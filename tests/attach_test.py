@@ -1,0 +1,228 @@
+"""An attached model on real ranks: modes it runs in, checks at first use, life cycle."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.utils.checkpoint import checkpoint
+
+import mimo
+from tests.support import ranks
+
+VISION, LANGUAGE = mimo.Placement("vision", dp=4), mimo.Placement("language", dp=2, tp=2)
+
+
+class Model(nn.Module):
+    """An encoder inside a language model; `between` sees the features on the way."""
+
+    def __init__(self, between: Callable[[torch.Tensor], torch.Tensor] = lambda rows: rows) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.visual = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 4))
+        self.language = nn.Linear(4, 2)
+        self.between = between
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.language(self.between(self.visual(images)))
+
+
+def placed(model: nn.Module, vision: mimo.Placement = VISION) -> nn.Module:
+    mimo.place(model, LANGUAGE)
+    mimo.place(model.visual, vision)
+    return model
+
+
+def attached(model: nn.Module, vision: mimo.Placement = VISION) -> nn.Module:
+    mimo.attach(placed(model, vision))
+    return model
+
+
+def images() -> torch.Tensor:
+    """This rank's four of the eight global rows."""
+    first = 4 * LANGUAGE.coordinate("dp")
+    return torch.randn(8, 3, generator=torch.Generator().manual_seed(1))[first : first + 4]
+
+
+def raised(call: Callable[[], Any]) -> str:
+    """The message of the error that a call must raise."""
+    try:
+        call()
+    except (ValueError, RuntimeError, NotImplementedError) as error:
+        return f"{type(error).__name__}: {error}"
+    raise AssertionError("nothing was raised")
+
+
+def everywhere(message: str) -> list[str]:
+    """The messages of all ranks."""
+    return mimo.groups.gather_objects(message)
+
+
+def check_modes() -> int:
+    """On every rank: the model in every mode equals the plain one; returns how many were tried."""
+    plain = Model()
+    model = attached(Model())
+    right = plain(images())
+    tried = 0
+
+    def same(output: torch.Tensor, tolerance: float = 1e-6) -> None:
+        nonlocal tried
+        torch.testing.assert_close(output.float(), right, atol=tolerance, rtol=tolerance)
+        tried += 1
+
+    same(model(images()))
+    model.eval()
+    for _ in range(3):
+        same(model(images()))
+    with torch.no_grad():
+        same(model(images()))
+    with torch.inference_mode():
+        same(model(images()))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = model(images())
+    assert output.dtype == torch.bfloat16
+    same(output, 2e-2)
+    model.train()
+    output = model(images())
+    output.sum().backward()
+    plain(images()).sum().backward()
+    summed = model.visual[0].weight.grad.clone()
+    dist.all_reduce(summed)
+    expected = plain.visual[0].weight.grad.clone()
+    dist.all_reduce(expected)
+    # Two ranks of a data-parallel part hold the same rows in the plain model.
+    torch.testing.assert_close(summed, expected / 2)
+    compiled = torch.compile(model, backend="aot_eager")
+    same(compiled(images()))
+    mimo.detach(model)
+    same(compiled(images()))
+    mimo.attach(model)
+    before = mimo.traffic().calls
+    same(compiled(images()))
+    assert mimo.traffic().calls - before == 2
+    return tried
+
+
+def check_wrapping() -> list[str]:
+    """On every rank: FSDP2 before and after attach, and checkpointing inside and around."""
+    gradients = []
+    for order in ("shard first", "attach first", "checkpoint inside"):
+        model = placed(Model())
+        if order == "attach first":
+            mimo.attach(model)
+        if order == "checkpoint inside":
+            layers = list(model.visual)
+            body = nn.Sequential(*layers)
+            model.visual.forward = lambda rows, body=body: checkpoint(
+                body, rows, use_reentrant=False
+            )
+        fully_shard(model.visual, mesh=VISION.device_mesh)
+        fully_shard(model.language, mesh=LANGUAGE.device_mesh["dp"])
+        mimo.sum_gradients(model)
+        if order != "attach first":
+            mimo.attach(model)
+        model(images()).sum().backward()
+        gradients.append(model.visual[0].weight.grad.full_tensor())
+    for gradient in gradients[1:]:
+        assert torch.equal(gradient, gradients[0])
+    model = attached(Model())
+    loss = checkpoint(model, images().requires_grad_(), use_reentrant=False).sum()
+    return everywhere(raised(loss.backward))
+
+
+def check_faults() -> dict[str, list[str]]:
+    """On every rank: what each fault at first use says, by rank."""
+    rank = dist.get_rank()
+    messages = {}
+    other = mimo.Placement("vision", dp=2, tp=2) if rank == 2 else VISION
+    messages["placed differently"] = everywhere(raised(lambda: attached(Model(), other)))
+    model = attached(Model())
+    wrong = images() + (rank == 1)
+    messages["other samples"] = everywhere(raised(lambda: model(wrong)))
+    zeroed = attached(Model(lambda rows: rows * 0))
+    zeroed(images()).sum().backward()
+    model = attached(Model(lambda rows: rows * (1 + LANGUAGE.coordinate("tp"))))
+    messages["not invariant"] = everywhere(raised(model(images()).sum().backward))
+    return messages
+
+
+def check_rounds() -> list[list[int]]:
+    """On every rank: groups and threads after each of 20 rounds of building and destroying."""
+    counts = []
+    for _ in range(20):
+        model = attached(Model())
+        model(images()).sum().backward()
+        mimo.detach(model)
+        mimo.destroy()
+        threads = len(os.listdir("/proc/self/task"))
+        counts.append([len(dist.distributed_c10d._world.pg_map), threads])
+    return counts
+
+
+def check_time_limit() -> list[str]:
+    """On every rank: rank 1 fails between two borders; what the others see, and how soon."""
+    seconds = datetime.timedelta(seconds=3)
+    vision = mimo.Placement("vision", dp=4, timeout=seconds)
+
+    def fail(rows: torch.Tensor) -> torch.Tensor:
+        if dist.get_rank() == 1:
+            raise ValueError("out of luck")
+        return rows
+
+    model = Model()
+    model.visual.append(Between(fail))
+    attached(model, vision)
+    start = time.monotonic()
+    message = raised(lambda: model(images()))
+    took = time.monotonic() - start
+    assert took < 20, took
+    mimo.destroy()
+    return everywhere(message)
+
+
+class Between(nn.Module):
+    def __init__(self, call: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.call = call
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.call(rows)
+
+
+def check_all() -> dict[str, Any]:
+    """All of the above in one job; the one that breaks its groups comes last."""
+    return {
+        "modes": check_modes(),
+        "recomputed": check_wrapping(),
+        "faults": check_faults(),
+        "rounds": check_rounds(),
+        "time limit": check_time_limit(),
+    }
+
+
+def test_attached_models_on_four_ranks() -> None:
+    seen = ranks.run(check_all, 4)
+    assert seen["modes"] == 10
+    for message in seen["recomputed"]:
+        assert "visual.input: the border is entered again by a recomputation" in message
+    faults = seen["faults"]
+    for message in faults["placed differently"]:
+        assert message.startswith("ValueError: mimo.attach: rank 2 has other borders than rank 0")
+        assert "visual.input" in message
+    for message in faults["other samples"]:
+        assert "ranks 0 and 1 differ on axis tp only" in message
+        assert "images differs" in message
+    for message in faults["not invariant"]:
+        assert "visual.output: gradients differ along tp" in message
+        assert "declare that axis B" in message
+    assert len({tuple(count) for count in seen["rounds"][2:]}) == 1, seen["rounds"]
+    waited = seen["time limit"]
+    assert waited[1] == "ValueError: out of luck"
+    assert "mimo::fan_in over vision{dp:4}[S(0)] -> language{dp:2,tp:2}[S(0),I]" in waited[0]
