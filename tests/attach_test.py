@@ -168,8 +168,7 @@ def check_rounds() -> list[list[int]]:
 
 def check_time_limit() -> list[str]:
     """On every rank: rank 1 fails between two borders; what the others see, and how soon."""
-    seconds = datetime.timedelta(seconds=3)
-    vision = mimo.Placement("vision", dp=4, timeout=seconds)
+    limit = datetime.timedelta(seconds=3)
 
     def fail(rows: torch.Tensor) -> torch.Tensor:
         if dist.get_rank() == 1:
@@ -178,9 +177,11 @@ def check_time_limit() -> list[str]:
 
     model = Model()
     model.visual.append(Between(fail))
-    attached(model, vision)
+    mimo.place(model, mimo.Placement("language", tp=4, timeout=limit))
+    mimo.place(model.visual, VISION)
+    mimo.attach(model)
     start = time.monotonic()
-    message = raised(lambda: model(images()))
+    message = raised(lambda: model(torch.ones(4, 3)))
     took = time.monotonic() - start
     assert took < 20, took
     mimo.destroy()
@@ -225,4 +226,6 @@ def test_attached_models_on_four_ranks() -> None:
     assert len({tuple(count) for count in seen["rounds"][2:]}) == 1, seen["rounds"]
     waited = seen["time limit"]
     assert waited[1] == "ValueError: out of luck"
-    assert "mimo::fan_in over vision{dp:4}[S(0)] -> language{dp:2,tp:2}[S(0),I]" in waited[0]
+    for rank in (0, 2, 3):
+        edge = "vision{dp:4}[S(0)] -> language{tp:4}[I]"
+        assert f"mimo::fan_in over {edge} on rank {rank}" in waited[rank]
