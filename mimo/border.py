@@ -32,6 +32,7 @@ class Crossing:
     Attributes:
         edge: the edge's canonical text.
         plan: its plan for the smallest sizes that both layouts divide: any that fit have its kind.
+        op: the operator that carries it out.
         parts: how many parts the source cuts each dimension into, as far as the edge splits any.
         group: the name of this rank's group, or None where nothing has to move.
         replicas: what watches the gradients of ranks that hold the result invariantly, if any.
@@ -41,6 +42,7 @@ class Crossing:
 
     edge: str
     plan: Plan
+    op: torch._ops.OpOverload
     parts: list[int]
     group: str | None
     replicas: ReplicaCheck | None
@@ -51,6 +53,23 @@ class Crossing:
     def moves(self) -> bool:
         """Whether a tensor has to change."""
         return self.group is not None
+
+    def logical_sizes(self, tensor: torch.Tensor) -> list[int]:
+        """The sizes of the whole of which this rank holds `tensor`; they are noted for `explain`.
+
+        Raises:
+            ValueError: the tensor has too few dimensions.
+        """
+        sizes = list(tensor.shape)
+        if len(sizes) < len(self.parts):
+            raise ValueError(
+                f"{self.edge} splits dimension {len(self.parts) - 1} of a tensor of shape {sizes}"
+            )
+        for dim, parts in enumerate(self.parts):
+            sizes[dim] = sizes[dim] * parts
+        if not torch.compiler.is_compiling():
+            self.sizes, self.dtype = tuple(sizes), tensor.dtype
+        return sizes
 
 
 class Border:
@@ -87,6 +106,7 @@ class Border:
         self._positional = positional_names(module)
         self._source = source
         self._destination = destination
+        self._by_path: dict[str, Crossing | None] = {}
         self.crossings: dict[str | None, Crossing] = {}
         if declaration is not None:
             self.crossings |= {key: self._crossing(each) for key, each in flatten(declaration)}
@@ -137,8 +157,10 @@ class Border:
             raise type(error)(f"{self.name}: {error}") from None
         moves = plan.kind != "identity" and dist.get_rank() in self._destination.ranks
         group = groups.name_of(plan.group(dist.get_rank())) if moves else None
+        op = torch.ops.mimo.fan_out if plan.kind == "slice" else torch.ops.mimo.fan_in
         parts = torch.ops.mimo.source_parts(plan.edge)
-        return Crossing(plan.edge, plan, parts, group, self._replicas(plan.edge) if moves else None)
+        replicas = self._replicas(plan.edge) if moves else None
+        return Crossing(plan.edge, plan, op.default, parts, group, replicas)
 
     def _replicas(self, edge: str) -> ReplicaCheck | None:
         axes = torch.ops.mimo.invariant_axes(edge)
@@ -161,25 +183,38 @@ class Border:
         edges = ", ".join(f"{path}: {each.edge}" for path, each in self.crossings.items())
         return f"{self.name} ({edges})"
 
+    def _declared(self, path: str) -> Crossing | None:
+        """What is declared for the tensor at `path`, there or above it."""
+        if path not in self._by_path:
+            above = (self.crossings[each] for each in prefixes(path) if each in self.crossings)
+            self._by_path[path] = next(above, None)
+        return self._by_path[path]
+
     def _of(self, path: str, others: bool, tensor: torch.Tensor) -> Crossing | None:
-        """The way of the tensor at `path`; None where it stays as it is."""
-        for prefix in prefixes(path):
-            if prefix in self.crossings:
-                return self.crossings[prefix] if self.crossings[prefix].moves else None
+        """What the tensor at `path` does; None where it stays as it is."""
+        crossing = self._declared(path)
+        if crossing is None:
+            crossing = self.crossings.get(None)
+            if tensor.dim() == 0:
+                return None
+            if crossing is None or crossing.moves:
+                self._check_default(path, others, tensor)
+        return crossing if crossing is not None and crossing.moves else None
+
+    def _check_default(self, path: str, others: bool, tensor: torch.Tensor) -> None:
+        """Only a floating-point tensor with no others beside it takes the default edge."""
         default = self.crossings.get(None)
-        if tensor.dim() == 0 or (default is not None and not default.moves):
-            return None
-        if default is None or others or not tensor.is_floating_point():
-            edge = default.edge if default else f"{self._source} -> {self._destination}"
-            written = f'{{"{path}": mimo.%s}}' if path else "mimo.%s"
-            place = f"mimo.place(model.{self.module}, ..., {self.side}s="
-            raise ValueError(
-                f"{self.name}: {path or 'the only tensor'} ({tensor.dtype} {list(tensor.shape)}) "
-                f"would move over {edge}, so it must be declared. If its rows are split "
-                f"as the samples are: {place}{written % 'S(0)'}); if every rank holds the whole: "
-                f"{place}{written % 'I'})"
-            )
-        return default
+        if default is not None and not others and tensor.is_floating_point():
+            return
+        edge = default.edge if default else f"{self._source} -> {self._destination}"
+        written = f'{{"{path}": mimo.%s}}' if path else "mimo.%s"
+        place = f"mimo.place(model.{self.module}, ..., {self.side}s="
+        raise ValueError(
+            f"{self.name}: {path or 'the only tensor'} ({tensor.dtype} {list(tensor.shape)}) "
+            f"would move over {edge}, so it must be declared. If its rows are split "
+            f"as the samples are: {place}{written % 'S(0)'}); if every rank holds the whole: "
+            f"{place}{written % 'I'})"
+        )
 
     def __call__(self, module: torch.nn.Module, *call: Any) -> Any:  # noqa: ANN401  a hook's type
         """The hook: `(module, args, kwargs)` before the forward, `(module, args, output)` after."""
@@ -206,16 +241,20 @@ class Border:
 
     def _cross_leaves(self, paths: list[str], leaves: list[Any]) -> list[Any]:
         tensors = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-        others = sum(leaves[i].dim() > 0 for i in tensors) > 1
-        crossings = [(i, self._of(paths[i], others, leaves[i])) for i in tensors]
-        moved = [(i, crossing) for i, crossing in crossings if crossing is not None]
-        crossed = self.cross([leaves[i] for i, _ in moved], [crossing for _, crossing in moved])
-        for (i, crossing), tensor in zip(moved, crossed, strict=True):
-            watched = crossing.replicas is not None and not crossing.replicas.is_done
-            if watched and tensor.requires_grad and not torch.compiler.is_compiling():
-                leaves[i] = crossing.replicas.watch(tensor)
-            else:
+        others = len(tensors) > 1 and sum(leaves[i].dim() > 0 for i in tensors) > 1
+        moved, crossings = [], []
+        for i in tensors:
+            crossing = self._of(paths[i], others, leaves[i])
+            if crossing is not None:
+                moved.append(i)
+                crossings.append(crossing)
+        crossed = self.cross([leaves[i] for i in moved], crossings)
+        for i, crossing, tensor in zip(moved, crossings, crossed, strict=True):
+            watch = crossing.replicas
+            if watch is None or watch.is_done or not tensor.requires_grad:
                 leaves[i] = tensor
+            else:
+                leaves[i] = tensor if torch.compiler.is_compiling() else watch.watch(tensor)
         return leaves
 
     def cross(
@@ -234,33 +273,17 @@ class Border:
             ValueError: a tensor has too few dimensions for its edge.
             NotImplementedError: there is no plan for an edge and these sizes.
         """
-        calls: dict[tuple[str, str | None], list[int]] = {}
-        sizes = [self._logical_sizes(*pair) for pair in zip(tensors, crossings, strict=True)]
+        calls: dict[tuple[torch._ops.OpOverload, str | None], list[int]] = {}
         for i, crossing in enumerate(crossings):
-            op = "fan_out" if crossing.plan.kind == "slice" else "fan_in"
-            calls.setdefault((op, crossing.group), []).append(i)
+            calls.setdefault((crossing.op, crossing.group), []).append(i)
         outputs: list[torch.Tensor] = list(tensors)
         for (op, group), indices in calls.items():
-            results = getattr(torch.ops.mimo, op)(
-                [tensors[i] for i in indices],
-                [crossings[i].edge for i in indices],
-                [size for i in indices for size in sizes[i]],
-                [],
-                group,
-            )
-            for i, result in zip(indices, results, strict=True):
+            parts = [tensors[i] for i in indices]
+            edges = [crossings[i].edge for i in indices]
+            try:
+                sizes = [n for i in indices for n in crossings[i].logical_sizes(tensors[i])]
+            except ValueError as error:
+                raise ValueError(f"{self.name}: {error}") from None
+            for i, result in zip(indices, op(parts, edges, sizes, [], group), strict=True):
                 outputs[i] = result
         return outputs
-
-    def _logical_sizes(self, tensor: torch.Tensor, crossing: Crossing) -> list[int]:
-        if tensor.dim() < len(crossing.parts):
-            raise ValueError(
-                f"{self.name}: {crossing.edge} splits dimension {len(crossing.parts) - 1} of a "
-                f"tensor of shape {list(tensor.shape)}"
-            )
-        sizes = list(tensor.shape)
-        for dim, parts in enumerate(crossing.parts):
-            sizes[dim] = sizes[dim] * parts
-        if not torch.compiler.is_compiling():
-            crossing.sizes, crossing.dtype = tuple(sizes), tensor.dtype
-        return sizes
