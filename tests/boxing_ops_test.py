@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 
 import pytest
@@ -21,7 +22,7 @@ OPS = [(torch.ops.mimo.fan_in, GATHER), (torch.ops.mimo.fan_out, SLICE)]
 def group() -> Iterator[str]:
     """A job of one rank and its group."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    groups.make([[0]])
+    groups.make([[0]], datetime.timedelta(seconds=60))
     yield groups.name_of([0])
     mimo.destroy()
     dist.destroy_process_group()
