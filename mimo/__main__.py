@@ -11,7 +11,11 @@ from mimo.explain import explain_edge
 
 
 def _shape(text: str) -> list[int]:
-    return [int(size) for size in text.split(",")]
+    try:
+        return [int(size) for size in text.split(",")]
+    except ValueError:
+        message = f"{text!r} is no list of whole numbers: 8,256,1024"
+        raise argparse.ArgumentTypeError(message) from None
 
 
 def _dtype(text: str) -> torch.dtype:

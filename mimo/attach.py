@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.utils.hooks import RemovableHandle
 
 from mimo import groups
 from mimo.border import Border
-from mimo.declaration import Declaration, flatten
+from mimo.declaration import Arguments, Declaration, flatten
 from mimo.first_use import SampleCheck, check_same_borders
+from mimo.loss import token_plan
 from mimo.placement import Placement
 
 
@@ -31,16 +30,8 @@ class _Placed:
     outputs: Declaration
 
 
-@dataclass
-class _Attachment:
-    """What `attach` did to one model."""
-
-    borders: list[Border] = field(default_factory=list)
-    handles: list[RemovableHandle] = field(default_factory=list)
-
-
 _placed: WeakKeyDictionary[nn.Module, _Placed] = WeakKeyDictionary()
-_attachments: WeakKeyDictionary[nn.Module, _Attachment] = WeakKeyDictionary()
+_attached: WeakKeyDictionary[nn.Module, list[Border]] = WeakKeyDictionary()
 
 
 def place(
@@ -59,33 +50,42 @@ def place(
     Args:
         module: the module.
         placement: where it lives.
-        inputs: by argument name, how each tensor lies on both sides of the border: `mimo.S(dim)`
-            (split over `dp` along a dimension), `mimo.I` or None (every rank holds the whole), or
-            an edge in the direction in which the tensor goes, such as `"[S(0),I] -> [S(0)]"`. What
-            is declared for an argument holds for every tensor in it; `"pixels.0"` or a nested dict
-            or tuple reaches inside. `"own"`: the inputs come in the module's own layout.
+        inputs: by argument name or, in a tuple, by position: how each tensor lies on both sides of
+            the border: `mimo.S(dim)` (split over `dp` along a dimension), `mimo.I` or None (every
+            rank holds the whole), or an edge in the direction in which the tensor goes, such as
+            `"[S(0),I] -> [S(0)]"`. What is declared for an argument holds for every tensor in it;
+            `"pixels.0"` or a nested dict or tuple reaches inside. `"own"`: the inputs come in the
+            module's own layout. None instead of all this declares nothing.
         outputs: the same for what it returns, by key, field or position; alone for a lone tensor.
 
     Raises:
         ValueError: the module has no argument of a declared name.
-        TypeError: a declaration is none of these.
+        TypeError: a declaration is none of these, or the placement is no `Placement`.
     """
-    declared = () if isinstance(inputs, str) and inputs == "own" else flatten(inputs)
-    parameters = inspect.signature(type(module).forward).parameters
-    takes_any = any(each.kind == inspect.Parameter.VAR_KEYWORD for each in parameters.values())
-    for path, _ in declared:
-        name = path.partition(".")[0]
-        if name and not name.isdecimal() and name not in parameters and not takes_any:
-            known = ", ".join(list(parameters)[1:])
-            raise ValueError(
-                f'mimo.place: {type(module).__name__} has no argument "{name}", only {known}'
-            )
+    if not isinstance(placement, Placement):
+        raise TypeError(
+            f"mimo.place: {type(module).__name__} on {placement!r}: expected a mimo.Placement"
+        )
+    if not (isinstance(inputs, str) and inputs == "own"):
+        try:
+            list(flatten(Arguments(module).declared(inputs)))
+        except ValueError as error:
+            raise ValueError(f"mimo.place: {type(module).__name__} has {error}") from None
     list(flatten(outputs))
     _placed[module] = _Placed(placement, inputs, outputs)
 
 
-def _crossings(model: nn.Module) -> Iterator[tuple[str, nn.Module, _Placed, Placement]]:
-    """Each placed descendant with its path, what was said of it and where it is called from."""
+class _Crossed(NamedTuple):
+    """A placed descendant, what was said of it and where it is called from."""
+
+    path: str
+    module: nn.Module
+    placed: _Placed
+    caller: Placement
+
+
+def _crossed(model: nn.Module) -> Iterator[_Crossed]:
+    """The placed descendants of a placed model, parents first."""
     outer: dict[str, Placement] = {}
     seen: dict[nn.Module, tuple[str, Placement]] = {}
     for path, module in model.named_modules(remove_duplicate=False):
@@ -99,8 +99,33 @@ def _crossings(model: nn.Module) -> Iterator[tuple[str, nn.Module, _Placed, Plac
                     f"and from {outer[parent]}: a shared module has one caller's placement"
                 )
             if first == path:
-                yield path, module, placed, outer[parent]
+                yield _Crossed(path, module, placed, caller)
         outer[path] = placed.placement if placed is not None else outer[parent]
+
+
+def _check_root(model: nn.Module) -> Placement:
+    """The model's own placement, on ranks of this job."""
+    if model not in _placed:
+        raise ValueError(
+            "mimo.attach: the model itself is not placed, so its callers' layout is unknown: "
+            "mimo.place(model, placement)"
+        )
+    _check_whole("mimo.attach", model)
+    root = _placed[model].placement
+    world = dist.get_world_size()
+    if root.num_ranks > world or max(root.ranks) >= world:
+        raise ValueError(f"mimo.attach: {root} needs more ranks than the {world} of this job")
+    return root
+
+
+def _check_whole(caller: str, model: nn.Module) -> None:
+    """Borders of an attached model are not changed from a part of it."""
+    for other in _attached:
+        if other is not model and any(part is model for part in other.modules()):
+            raise ValueError(
+                f"{caller}: this {type(model).__name__} is part of an attached "
+                f"{type(other).__name__}: attach or detach that one"
+            )
 
 
 def _check_ranks(path: str, inner: Placement, outer: Placement) -> None:
@@ -119,93 +144,114 @@ def _check_ranks(path: str, inner: Placement, outer: Placement) -> None:
             warnings.warn(
                 f"{placement}: dp (stride {strides['dp']}) lies inside tp (stride "
                 f"{strides['tp']}), so tensor-parallel peers are far apart",
-                stacklevel=3,
+                stacklevel=4,
             )
+
+
+def _sides(crossed: _Crossed) -> Iterator[tuple[nn.Module, Border]]:
+    """The borders of one placed module."""
+    path, module, placed, caller = crossed
+    inner = placed.placement
+    _check_ranks(path, inner, caller)
+    if not (isinstance(placed.inputs, str) and placed.inputs == "own"):
+        yield (
+            module,
+            Border(
+                path,
+                module,
+                "input",
+                source=caller,
+                destination=inner,
+                declaration=placed.inputs,
+            ),
+        )
+    yield (
+        module,
+        Border(
+            path, module, "output", source=inner, destination=caller, declaration=placed.outputs
+        ),
+    )
 
 
 def attach(model: nn.Module) -> None:
     """Turns every border between placements inside `model` into boxing ops.
 
     A collective call: all ranks of the job attach the same model. Order: parallelize, fully_shard,
-    attach. Attaching again starts over from the placements as they are now. Borders at which
-    nothing has to move cost nothing.
+    attach. Attaching again starts over from the placements as they are now; if that fails, the
+    borders stay as they were. Borders at which nothing has to move cost nothing.
 
     Args:
         model: a placed module; its placed descendants get the borders.
 
     Raises:
-        ValueError: the model itself is not placed, a module runs on other ranks than its caller, a
-            declaration does not fit, or ranks have placed differently.
+        ValueError: the model itself is not placed, is part of an attached one, or has ranks beyond
+            the job's; a module runs on other ranks than its caller; a declaration does not fit;
+            ranks have placed differently, or another rank failed.
         NotImplementedError: there is no plan for an edge or for its gradients.
-        RuntimeError: torch.distributed is not initialised.
+        RuntimeError: torch.distributed is not initialised, or other ranks did not come.
     """
     if not dist.is_initialized():
         raise RuntimeError("mimo.attach: call torch.distributed.init_process_group first")
-    if model not in _placed:
-        raise ValueError(
-            "mimo.attach: the model itself is not placed, so its callers' layout is unknown: "
-            "mimo.place(model, placement)"
-        )
+    sides: list[tuple[nn.Module, Border]] = []
+    placements: list[Placement] = []
+    failure = None
+    try:
+        placements.append(_check_root(model))
+        for crossed in _crossed(model):
+            sides += _sides(crossed)
+            placements.append(crossed.placed.placement)
+    except Exception as error:
+        # The others must not wait for a rank that has failed.
+        failure = error
+    borders = [border for _, border in sides]
+    words = [border.describe() for border in borders] + [str(each) for each in placements]
+    check_same_borders(words, failure)
+    _make_groups(placements, borders)
     detach(model)
-    root = _placed[model].placement
-    timeout = root.timeout
-    crossings: list[tuple[nn.Module, Border]] = []
-    for path, module, placed, outer in _crossings(model):
-        inner = placed.placement
-        _check_ranks(path, inner, outer)
-        timeout = min(timeout, inner.timeout)
-        if not isinstance(placed.inputs, str) or placed.inputs != "own":
-            crossings.append(
-                (
-                    module,
-                    Border(
-                        path,
-                        module,
-                        "input",
-                        source=outer,
-                        destination=inner,
-                        declaration=placed.inputs,
-                    ),
-                )
-            )
-        crossings.append(
-            (
-                module,
-                Border(
-                    path,
-                    module,
-                    "output",
-                    source=inner,
-                    destination=outer,
-                    declaration=placed.outputs,
-                ),
-            )
-        )
-    borders = [border for _, border in crossings]
-    check_same_borders([border.describe() for border in borders])
-    groups.make([root.ranks, *(ranks for each in borders for ranks in each.rank_sets())], timeout)
-    attachment = _Attachment(borders)
     if any(border.moves for border in borders):
-        check = SampleCheck(model, root)
-        attachment.handles.append(model.register_forward_pre_hook(check, with_kwargs=True))
-    for module, border in crossings:
+        check = SampleCheck(model, placements[0])
+        model.register_forward_pre_hook(check, with_kwargs=True)
+    for module, border in sides:
         if not border.moves:
             continue
         if border.side == "input":
-            handle = module.register_forward_pre_hook(border, with_kwargs=True)
+            module.register_forward_pre_hook(border, with_kwargs=True)
         else:
-            handle = module.register_forward_hook(border)
-        attachment.handles.append(handle)
-    _attachments[model] = attachment
+            module.register_forward_hook(border)
+    _attached[model] = borders
     _reset_dynamo()
 
 
+def _make_groups(placements: list[Placement], borders: list[Border]) -> None:
+    """All groups that the borders, their checks and the placements' losses need."""
+    for placement in placements:
+        if placement.given_mesh is not None:
+            groups.adopt(placement.given_mesh)
+    rank_sets = [placements[0].ranks]
+    rank_sets += [ranks for border in borders for ranks in border.rank_sets()]
+    rank_sets += [ranks for each in placements for ranks in token_plan(each).groups()]
+    timeout = min(placement.timeout for placement in placements)
+    groups.make((ranks for ranks in rank_sets), timeout)
+
+
 def detach(model: nn.Module) -> None:
-    """Takes the borders out again. Does nothing on a model that has none."""
-    attachment = _attachments.pop(model, None)
-    if attachment is not None:
-        for handle in attachment.handles:
-            handle.remove()
+    """Takes the borders out again, also those of a copy. Does nothing on a model that has none.
+
+    Raises:
+        ValueError: the model is part of an attached one.
+    """
+    _check_whole("mimo.detach", model)
+    removed = 0
+    for module in model.modules():
+        _attached.pop(module, None)
+        for hooks in (module._forward_pre_hooks, module._forward_hooks):
+            for key in [
+                key for key, hook in hooks.items() if isinstance(hook, Border | SampleCheck)
+            ]:
+                del hooks[key]
+                module._forward_pre_hooks_with_kwargs.pop(key, None)
+                removed += 1
+    if removed:
         _reset_dynamo()
 
 
@@ -221,6 +267,6 @@ def borders(model: nn.Module) -> list[Border]:
     Raises:
         ValueError: the model is not attached.
     """
-    if model not in _attachments:
+    if model not in _attached:
         raise ValueError("the model is not attached: call mimo.attach(model)")
-    return list(_attachments[model].borders)
+    return list(_attached[model])

@@ -2,74 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.distributed as dist
-from torch.utils import _pytree as pytree
+from torch import nn
 
-from mimo import groups
-from mimo.declaration import (
-    Declaration,
-    argument_names,
-    flatten,
-    leaves_with_paths,
-    positional_names,
-    prefixes,
-)
-from mimo.first_use import ReplicaCheck
-from mimo.layout import B, I, P, S, Sbp
+from mimo.crossing import Crossing
+from mimo.declaration import Arguments, Declaration, flatten, prefixes
+from mimo.first_use import Sent, check_same_tensors
+from mimo.layout import S
 from mimo.placement import Placement
-from mimo.plan import Plan
-
-
-@dataclass
-class Crossing:
-    """The way that some of a border's tensors take.
-
-    Attributes:
-        edge: the edge's canonical text.
-        plan: its plan for the smallest sizes that both layouts divide: any that fit have its kind.
-        op: the operator that carries it out.
-        parts: how many parts the source cuts each dimension into, as far as the edge splits any.
-        group: the name of this rank's group, or None where nothing has to move.
-        replicas: what watches the gradients of ranks that hold the result invariantly, if any.
-        sizes: the logical sizes of the last tensor that took it in eager mode, or None.
-        dtype: that tensor's dtype, or None.
-    """
-
-    edge: str
-    plan: Plan
-    op: torch._ops.OpOverload
-    parts: list[int]
-    group: str | None
-    replicas: ReplicaCheck | None
-    sizes: tuple[int, ...] | None = None
-    dtype: torch.dtype | None = None
-
-    @property
-    def moves(self) -> bool:
-        """Whether a tensor has to change."""
-        return self.group is not None
-
-    def logical_sizes(self, tensor: torch.Tensor) -> list[int]:
-        """The sizes of the whole of which this rank holds `tensor`; they are noted for `explain`.
-
-        Raises:
-            ValueError: the tensor has too few dimensions.
-        """
-        sizes = list(tensor.shape)
-        if len(sizes) < len(self.parts):
-            raise ValueError(
-                f"{self.edge} splits dimension {len(self.parts) - 1} of a tensor of shape {sizes}"
-            )
-        for dim, parts in enumerate(self.parts):
-            sizes[dim] = sizes[dim] * parts
-        if not torch.compiler.is_compiling():
-            self.sizes, self.dtype = tuple(sizes), tensor.dtype
-        return sizes
+from mimo.structure import Structure, holds_tensors, take_apart, take_apart_call
 
 
 class Border:
@@ -84,32 +29,40 @@ class Border:
         declaration: what each tensor's edge is, see `mimo.place`.
 
     Attributes:
+        path: as given.
+        side: as given.
         crossings: by declared path, what its tensors do; the default crossing is under None.
 
     Raises:
-        ValueError: a declared edge is no text of an edge between the two placements.
+        ValueError: a declared edge is no text of an edge between the two placements, or names an
+            argument that the module has not.
         NotImplementedError: there is no plan for an edge or for its gradients.
     """
 
     def __init__(
         self,
         path: str,
-        module: torch.nn.Module,
+        module: nn.Module,
         side: str,
         *,
         source: Placement,
         destination: Placement,
         declaration: Declaration,
     ) -> None:
-        self.module = path
+        self.path = path
         self.side = side
-        self._positional = positional_names(module)
+        self._arguments = Arguments(module)
         self._source = source
         self._destination = destination
         self._by_path: dict[str, Crossing | None] = {}
+        self._is_first = True
         self.crossings: dict[str | None, Crossing] = {}
         if declaration is not None:
-            self.crossings |= {key: self._crossing(each) for key, each in flatten(declaration)}
+            if side == "input":
+                declaration = self._arguments.declared(declaration)
+            for below, declared in flatten(declaration):
+                self.crossings[below] = self._crossing(declared)
+        self._is_declared = bool(self.crossings)
         try:
             self.crossings[None] = self._crossing(S(0))
         except NotImplementedError:
@@ -120,63 +73,20 @@ class Border:
     @property
     def name(self) -> str:
         """The border's name in tables and errors, e.g. `visual.output`."""
-        return f"{self.module}.{self.side}"
+        return f"{self.path}.{self.side}"
 
     @property
     def moves(self) -> bool:
         """Whether any tensor may have to change."""
         return any(crossing.moves for crossing in self.crossings.values())
 
-    def _crossing(self, declared: Sbp | str | None) -> Crossing:
-        if declared in (B, P):
-            raise ValueError(
-                f"{self.name}: {declared} alone does not say what lies on the other side: declare "
-                f'the whole edge, such as "[S(0)] -> [S(0),{declared}]"'
-            )
-        if isinstance(declared, str):
-            before, arrow, after = declared.partition("->")
-            if not arrow:
-                raise ValueError(
-                    f'{self.name}: "{declared}" is no edge: expected two layouts and an arrow, '
-                    'such as "[S(0)] -> [S(0),B]"'
-                )
-            layouts = [
-                f"{placement.name}{placement.mesh_text}{entries.strip()}"
-                for placement, entries in ((self._source, before), (self._destination, after))
-            ]
-        else:
-            entry = I if declared is None else declared
-            layouts = [
-                placement.layout([entry if axis == "dp" else I for axis in placement.axes])
-                for placement in (self._source, self._destination)
-            ]
-        try:
-            plan = Plan.of_smallest(" -> ".join(layouts))
-            plan.adjoint()
-        except (ValueError, NotImplementedError) as error:
-            raise type(error)(f"{self.name}: {error}") from None
-        moves = plan.kind != "identity" and dist.get_rank() in self._destination.ranks
-        group = groups.name_of(plan.group(dist.get_rank())) if moves else None
-        op = torch.ops.mimo.fan_out if plan.kind == "slice" else torch.ops.mimo.fan_in
-        parts = torch.ops.mimo.source_parts(plan.edge)
-        replicas = self._replicas(plan.edge) if moves else None
-        return Crossing(plan.edge, plan, op.default, parts, group, replicas)
-
-    def _replicas(self, edge: str) -> ReplicaCheck | None:
-        axes = torch.ops.mimo.invariant_axes(edge)
-        for peers in self._destination.groups_along(axes):
-            if axes and dist.get_rank() in peers:
-                return ReplicaCheck(self.name, edge, axes, peers)
-        return None
+    def _crossing(self, declared: Declaration) -> Crossing:
+        return Crossing.declared(self.name, declared, self._source, self._destination)
 
     def rank_sets(self) -> list[list[int]]:
         """The groups of ranks that the border needs, the same on every rank of the job."""
-        sets: list[list[int]] = []
-        for crossing in self.crossings.values():
-            if crossing.plan.kind != "identity":
-                sets += crossing.plan.groups()
-                sets += self._destination.groups_along(torch.ops.mimo.invariant_axes(crossing.edge))
-        return [ranks for ranks in sets if len(ranks) > 1]
+        crossings = self.crossings.values()
+        return [ranks for each in crossings for ranks in each.rank_sets(self._destination)]
 
     def describe(self) -> str:
         """The border's name, placements and edges, for comparing ranks."""
@@ -192,31 +102,37 @@ class Border:
 
     def _of(self, path: str, others: bool, tensor: torch.Tensor) -> Crossing | None:
         """What the tensor at `path` does; None where it stays as it is."""
+        if tensor.dim() == 0:
+            return None
         crossing = self._declared(path)
         if crossing is None:
             crossing = self.crossings.get(None)
-            if tensor.dim() == 0:
-                return None
             if crossing is None or crossing.moves:
                 self._check_default(path, others, tensor)
         return crossing if crossing is not None and crossing.moves else None
 
     def _check_default(self, path: str, others: bool, tensor: torch.Tensor) -> None:
-        """Only a floating-point tensor with no others beside it takes the default edge."""
+        """Only a lone floating-point tensor, with no declarations beside it, takes the default."""
         default = self.crossings.get(None)
-        if default is not None and not others and tensor.is_floating_point():
-            return
-        edge = default.edge if default else f"{self._source} -> {self._destination}"
-        written = f'{{"{path}": mimo.%s}}' if path else "mimo.%s"
-        place = f"mimo.place(model.{self.module}, ..., {self.side}s="
-        raise ValueError(
-            f"{self.name}: {path or 'the only tensor'} ({tensor.dtype} {list(tensor.shape)}) "
-            f"would move over {edge}, so it must be declared. If its rows are split "
-            f"as the samples are: {place}{written % 'S(0)'}); if every rank holds the whole: "
-            f"{place}{written % 'I'})"
-        )
+        if self._is_declared or others or not tensor.is_floating_point() or default is None:
+            declared = ", ".join(each for each in self.crossings if each)
+            edge = default.edge if default else f"{self._source} -> {self._destination}"
+            raise ValueError(
+                f"{self.name}: {path or 'the only tensor'} ({tensor.dtype} {list(tensor.shape)}) "
+                f"would move over {edge}, so it must be declared. If its rows are split as the "
+                f"samples are: {self._line(path, 'S(0)')}; if every rank holds the whole: "
+                f"{self._line(path, 'I')}. Declared is: {declared or 'nothing'}"
+            )
 
-    def __call__(self, module: torch.nn.Module, *call: Any) -> Any:  # noqa: ANN401  a hook's type
+    def _line(self, path: str, entry: str) -> str:
+        """The line of Python that declares the tensor at `path`."""
+        words = self.path.split(".")
+        dotted = all(word.isidentifier() for word in words)
+        module = f"model.{self.path}" if dotted else f'model.get_submodule("{self.path}")'
+        written = f'{{"{path}": mimo.{entry}}}' if path else f"mimo.{entry}"
+        return f"mimo.place({module}, ..., {self.side}s={written})"
+
+    def __call__(self, module: nn.Module, *call: Any) -> Any:  # noqa: ANN401  a hook's type
         """The hook: `(module, args, kwargs)` before the forward, `(module, args, output)` after."""
         if not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1:
             raise RuntimeError(
@@ -226,36 +142,76 @@ class Border:
         if self.side == "output":
             output = call[-1]
             if isinstance(output, torch.Tensor):
-                return self._cross_leaves([""], [output])[0]
-            return self._cross_tree(output)
+                return self._cross_values([""], [output])[0]
+            return self._cross_structure(take_apart(output))
         arguments, named = call
-        names = argument_names(self._positional, len(arguments))
+        names = self._arguments.positional(len(arguments))
         if not named and all(isinstance(argument, torch.Tensor) for argument in arguments):
-            return tuple(self._cross_leaves(names, list(arguments))), named
-        crossed = self._cross_tree(dict(zip(names, arguments, strict=True)) | named)
-        return tuple(crossed[name] for name in names), {name: crossed[name] for name in named}
+            return tuple(self._cross_values(names, list(arguments))), named
+        return self._cross_structure(take_apart_call(names, arguments, named))
 
-    def _cross_tree(self, tree: Any) -> Any:  # noqa: ANN401  any structure
-        paths, leaves, spec = leaves_with_paths(tree)
-        return pytree.tree_unflatten(self._cross_leaves(paths, leaves), spec)
+    def _cross_structure(self, structure: Structure) -> Any:  # noqa: ANN401  any structure
+        for path, value in zip(structure.paths, structure.values, strict=True):
+            if not isinstance(value, torch.Tensor):
+                self._check_no_tensors_inside(path, value)
+        return structure.rebuild(self._cross_values(structure.paths, structure.values))
 
-    def _cross_leaves(self, paths: list[str], leaves: list[Any]) -> list[Any]:
-        tensors = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-        others = len(tensors) > 1 and sum(leaves[i].dim() > 0 for i in tensors) > 1
+    def _check_no_tensors_inside(self, path: str, value: Any) -> None:  # noqa: ANN401
+        """What torch cannot look into may not hold tensors that have to move."""
+        crossing = self._declared(path)
+        if (crossing is None or crossing.moves) and holds_tensors(value):
+            kind = f"{type(value).__module__}.{type(value).__qualname__}"
+            raise TypeError(
+                f"{self.name}: {path or 'the only value'} is a {kind} with tensors inside, which "
+                "torch's pytree cannot look into: register the type with "
+                "torch.utils._pytree.register_pytree_node, pass a dict or a dataclass, or, if "
+                f"every rank holds the whole, declare it: {self._line(path, 'I')}"
+            )
+
+    def _cross_values(self, paths: list[str], values: list[Any]) -> list[Any]:
+        tensors = [i for i, value in enumerate(values) if isinstance(value, torch.Tensor)]
+        others = len(tensors) > 1 and sum(values[i].dim() > 0 for i in tensors) > 1
         moved, crossings = [], []
         for i in tensors:
-            crossing = self._of(paths[i], others, leaves[i])
+            crossing = self._of(paths[i], others, values[i])
             if crossing is not None:
                 moved.append(i)
                 crossings.append(crossing)
-        crossed = self.cross([leaves[i] for i in moved], crossings)
+        if self._is_first and not torch.compiler.is_compiling():
+            self._is_first = False
+            self._warn_of_unmatched(paths)
+            self._check_same(
+                {paths[i]: (values[i], each) for i, each in zip(moved, crossings, strict=True)}
+            )
+        crossed = self.cross([values[i] for i in moved], crossings)
+        values = list(values)
         for i, crossing, tensor in zip(moved, crossings, crossed, strict=True):
-            watch = crossing.replicas
-            if watch is None or watch.is_done or not tensor.requires_grad:
-                leaves[i] = tensor
-            else:
-                leaves[i] = tensor if torch.compiler.is_compiling() else watch.watch(tensor)
-        return leaves
+            if crossing.replicas is not None:
+                crossing.replicas.watch(tensor)
+            values[i] = tensor
+        return values
+
+    def _warn_of_unmatched(self, paths: list[str]) -> None:
+        """A declaration below an argument that is there, or of an output, should meet something."""
+        present = {each for path in paths for each in prefixes(path)}
+        for declared in self.crossings:
+            argument = (declared or "").partition(".")[0]
+            is_expected = self.side == "output" or argument in present
+            if declared is not None and declared not in present and is_expected:
+                warnings.warn(
+                    f"{self.name}: {declared} is declared but is not there; there are "
+                    f"{', '.join(paths) or 'no values'}",
+                    stacklevel=2,
+                )
+
+    def _check_same(self, moved: dict[str, tuple[torch.Tensor, Crossing]]) -> None:
+        sent = {}
+        for path, (tensor, crossing) in moved.items():
+            differentiable = tensor.requires_grad and torch.is_grad_enabled()
+            shape = list(tensor.shape)
+            sent[path] = Sent(crossing.edge, shape, str(tensor.dtype), differentiable)
+        exchanges = {path: crossing.plan.groups() for path, (_, crossing) in moved.items()}
+        check_same_tensors(self.name, self._destination.ranks, sent, exchanges)
 
     def cross(
         self, tensors: Sequence[torch.Tensor], crossings: Sequence[Crossing]
@@ -263,7 +219,7 @@ class Border:
         """Takes this rank's parts of tensors over the border, in one op a group.
 
         Args:
-            tensors: the parts in their source layouts; all ranks' parts have the same shapes.
+            tensors: the parts in their source layouts; those of one group have the same shapes.
             crossings: what each does; all of them move.
 
         Returns:
@@ -272,18 +228,29 @@ class Border:
         Raises:
             ValueError: a tensor has too few dimensions for its edge.
             NotImplementedError: there is no plan for an edge and these sizes.
+            RuntimeError: others did not come within the time limit, or failed.
         """
+        if len(crossings) == 1:
+            return self._call(tensors, crossings)
         calls: dict[tuple[torch._ops.OpOverload, str | None], list[int]] = {}
         for i, crossing in enumerate(crossings):
             calls.setdefault((crossing.op, crossing.group), []).append(i)
         outputs: list[torch.Tensor] = list(tensors)
-        for (op, group), indices in calls.items():
-            parts = [tensors[i] for i in indices]
-            edges = [crossings[i].edge for i in indices]
-            try:
-                sizes = [n for i in indices for n in crossings[i].logical_sizes(tensors[i])]
-            except ValueError as error:
-                raise ValueError(f"{self.name}: {error}") from None
-            for i, result in zip(indices, op(parts, edges, sizes, [], group), strict=True):
+        for indices in calls.values():
+            results = self._call([tensors[i] for i in indices], [crossings[i] for i in indices])
+            for i, result in zip(indices, results, strict=True):
                 outputs[i] = result
         return outputs
+
+    def _call(
+        self, tensors: Sequence[torch.Tensor], crossings: Sequence[Crossing]
+    ) -> list[torch.Tensor]:
+        """One op for tensors that share it and the group."""
+        sizes, edges = [], []
+        for tensor, crossing in zip(tensors, crossings, strict=True):
+            try:
+                sizes += crossing.logical_sizes(tensor)
+            except ValueError as error:
+                raise ValueError(f"{self.name}: {error}") from None
+            edges.append(crossing.edge)
+        return crossings[0].op(tensors, edges, sizes, [], crossings[0].group)

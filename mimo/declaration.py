@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Union
 
 from torch import nn
-from torch.utils import _pytree as pytree
 
 from mimo.layout import Sbp
 
 Declaration = Union[Sbp, str, None, Mapping[Any, "Declaration"], Sequence["Declaration"]]  # noqa: UP007
 
 
+def join(path: str, key: str) -> str:
+    """The path of `key` below `path`, e.g. `features.0`."""
+    return f"{path}.{key}" if path and key else path or key
+
+
+def prefixes(path: str) -> Iterator[str]:
+    """The path itself, then those above it, last the empty one."""
+    while path:
+        yield path
+        path = path.rpartition(".")[0]
+    yield ""
+
+
 def flatten(declaration: Declaration, path: str = "") -> Iterator[tuple[str, Sbp | str | None]]:
-    """Each declared path, e.g. `features.0`, and what is declared for all tensors below it.
+    """Each declared path and what is declared for all tensors below it.
 
     Raises:
         TypeError: a leaf is neither an sbp entry, nor an edge's text, nor None.
@@ -36,48 +47,44 @@ def flatten(declaration: Declaration, path: str = "") -> Iterator[tuple[str, Sbp
         )
 
 
-def join(path: str, key: str) -> str:
-    """The path of `key` below `path`."""
-    return f"{path}.{key}" if path else key
+class Arguments:
+    """The names of a module's arguments, as its forward has them now."""
 
+    def __init__(self, module: nn.Module) -> None:
+        parameters = inspect.signature(module.forward).parameters.values()
+        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        kinds = {each.kind for each in parameters}
+        self._positional = [each.name for each in parameters if each.kind in positional]
+        self._named = [each.name for each in parameters if each.kind == each.KEYWORD_ONLY]
+        self._takes_more = inspect.Parameter.VAR_POSITIONAL in kinds
+        self._takes_any_name = inspect.Parameter.VAR_KEYWORD in kinds
 
-def prefixes(path: str) -> Iterator[str]:
-    """The path itself, then those above it, last the empty one."""
-    while path:
-        yield path
-        path = path.rpartition(".")[0]
-    yield ""
+    def positional(self, count: int) -> list[str]:
+        """The names of a call's first `count` arguments; their numbers behind the named ones."""
+        return [*self._positional[:count], *map(str, range(len(self._positional), count))]
 
+    def declared(self, inputs: Declaration) -> Declaration:
+        """What is declared for inputs, by name: a tuple or a number counts arguments.
 
-def _key(entry: Any) -> str:  # noqa: ANN401  pytree's keys have no common type
-    for attribute in ("key", "idx", "name"):
-        if hasattr(entry, attribute):
-            return str(getattr(entry, attribute))
-    return str(entry)
+        Raises:
+            ValueError: there is no such argument; the message names those there are.
+        """
+        if isinstance(inputs, Sequence) and not isinstance(inputs, str):
+            inputs = dict(enumerate(inputs))
+        if not isinstance(inputs, Mapping):
+            return inputs
+        by_name = {}
+        for key, below in inputs.items():
+            name = self.positional(key + 1)[-1] if isinstance(key, int) and key >= 0 else str(key)
+            self._check(name.partition(".")[0])
+            by_name[name] = below
+        return by_name
 
-
-def _register_dataclasses(tree: Any) -> None:  # noqa: ANN401  any structure
-    """Lets pytree look into dataclasses that it does not know yet."""
-    for leaf in pytree.tree_leaves(tree):
-        if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
-            pytree.register_dataclass(type(leaf))
-            _register_dataclasses(leaf)
-
-
-def leaves_with_paths(tree: Any) -> tuple[list[str], list[Any], pytree.TreeSpec]:  # noqa: ANN401
-    """The leaves of nested dicts, tuples, lists and dataclasses, their paths and the structure."""
-    _register_dataclasses(tree)
-    pairs, spec = pytree.tree_flatten_with_path(tree)
-    return [".".join(map(_key, path)) for path, _ in pairs], [leaf for _, leaf in pairs], spec
-
-
-def positional_names(module: nn.Module) -> list[str]:
-    """The names of the positional arguments of a module's forward."""
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = list(inspect.signature(type(module).forward).parameters.values())[1:]
-    return [parameter.name for parameter in parameters if parameter.kind in kinds]
-
-
-def argument_names(positional: Sequence[str], count: int) -> list[str]:
-    """The names of a call's first `count` arguments; their numbers behind the named ones."""
-    return [positional[i] if i < len(positional) else str(i) for i in range(count)]
+    def _check(self, name: str) -> None:
+        known = [*self._positional, *self._named]
+        is_later = name.isdecimal() and int(name) >= len(self._positional)
+        if name in known or (is_later and self._takes_more):
+            return
+        if name.isidentifier() and self._takes_any_name:
+            return
+        raise ValueError(f'no argument "{name}", only {", ".join(known) or "none"}')

@@ -47,6 +47,9 @@ def explain(model: nn.Module) -> str:
     """The table of an attached model's edges: plan, groups, bytes and what gradients do.
 
     Bytes are known for borders that a tensor has crossed.
+
+    Raises:
+        ValueError: the model is not attached.
     """
     table = Table(box=box.SIMPLE, show_lines=True)
     table.add_column("border", no_wrap=True)

@@ -1,40 +1,117 @@
-"""What is checked once: ranks declared the same, loaded the same and send back the same."""
+"""What is checked once: ranks declare, load and send the same, and send back the same.
+
+Compiled programs skip these checks: run one eager step first.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import Any
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
 from mimo import groups
-from mimo.declaration import argument_names, leaves_with_paths, positional_names
+from mimo.declaration import Arguments
 from mimo.placement import Placement
+from mimo.structure import take_apart_call
 
 # Largest difference between replicas, relative to the largest gradient.
 TOLERANCE = 1e-3
 LOW_PRECISION_TOLERANCE = 3e-2
 
 
-def check_same_borders(borders: Sequence[str]) -> None:
+def check_same_borders(borders: Sequence[str], failure: Exception | None) -> None:
     """A collective call of all ranks of the job: everyone has the same borders in the same order.
 
+    Args:
+        borders: this rank's borders.
+        failure: why this rank has none, if it failed.
+
     Raises:
-        ValueError: on every rank alike, naming the first border that differs.
+        Exception: `failure`, on the rank that has it.
+        ValueError: on every other rank where one failed, or on all, naming the first border that
+            differs.
     """
-    by_rank = groups.gather_objects(list(borders))
-    for rank, theirs in enumerate(by_rank):
-        if theirs == by_rank[0]:
+    words = None if failure is None else f"{type(failure).__name__}: {failure}"
+    by_rank = groups.gather_objects((list(borders), words), None, "mimo.attach")
+    if failure is not None:
+        raise failure
+    for rank, (_, theirs) in enumerate(by_rank):
+        if theirs is not None:
+            raise ValueError(f"mimo.attach: rank {rank} failed: {theirs}")
+    first = by_rank[0][0]
+    for rank, (theirs, _) in enumerate(by_rank):
+        if theirs == first:
             continue
-        pairs = zip([*by_rank[0], "no border"], [*theirs, "no border"], strict=False)
-        first, other = next((a, b) for a, b in pairs if a != b)
+        pairs = zip([*first, "no border"], [*theirs, "no border"], strict=False)
+        right, other = next((a, b) for a, b in pairs if a != b)
         raise ValueError(
             f"mimo.attach: rank {rank} has other borders than rank 0: {other} where rank 0 has "
-            f"{first}. Every rank must place the same modules in the same way"
+            f"{right}. Every rank must place the same modules in the same way"
         )
+
+
+class Sent(NamedTuple):
+    """What one rank takes over a border, as far as the others must have the same."""
+
+    edge: str
+    shape: list[int]
+    dtype: str
+    requires_grad: bool
+
+    @property
+    def kind(self) -> Sent:
+        """All but the shape."""
+        return self._replace(shape=[])
+
+    def __str__(self) -> str:
+        words = " that needs a gradient" if self.requires_grad else ""
+        return f"{self.dtype.removeprefix('torch.')} {self.shape}{words} over {self.edge}"
+
+
+def check_same_tensors(
+    border: str,
+    ranks: Sequence[int],
+    sent: Mapping[str, Sent],
+    exchanges: Mapping[str, Sequence[Sequence[int]]],
+) -> None:
+    """A collective call of all ranks of a border: all take the same tensors over it.
+
+    Args:
+        border: the border's name.
+        ranks: its ranks.
+        sent: this rank's tensors, by path.
+        exchanges: by path, the groups of ranks whose parts must have the same shape.
+
+    Raises:
+        ValueError: on every rank alike, naming the border, two ranks and what each has.
+        RuntimeError: ranks were waited for in vain.
+    """
+    edges = "; ".join(dict.fromkeys(each.edge for each in sent.values())) or "no edge"
+    by_rank = _by_rank(ranks, dict(sent), f"{border}: first call, over {edges}")
+    first = ranks[0]
+    # Everyone has the same tensors; those who exchange one have parts of one shape.
+    for rank in ranks:
+        for path in by_rank[first] | by_rank[rank]:
+            here, there = by_rank[first].get(path), by_rank[rank].get(path)
+            if here is None or there is None or here.kind != there.kind:
+                raise ValueError(
+                    f"{border}: {path or 'the tensor'} is {here or 'not there'} on rank {first} "
+                    f"but {there or 'not there'} on rank {rank}: every rank must pass the same"
+                )
+    for path, sets in exchanges.items():
+        for peers in sets:
+            for rank in peers:
+                here, there = by_rank[peers[0]][path], by_rank[rank][path]
+                if here.shape != there.shape:
+                    raise ValueError(
+                        f"{border}: {path or 'the tensor'} is {here} on rank {peers[0]} but "
+                        f"{there.shape} on rank {rank}: only parts of equal shapes can cross yet"
+                    )
 
 
 class SampleCheck:
@@ -44,7 +121,7 @@ class SampleCheck:
     """
 
     def __init__(self, model: nn.Module, placement: Placement) -> None:
-        self._positional = positional_names(model)
+        self._arguments = Arguments(model)
         self._placement = placement
         self._is_done = False
 
@@ -55,23 +132,14 @@ class SampleCheck:
         if self._is_done or torch.compiler.is_compiling():
             return
         self._is_done = True
-        tree = (
-            dict(zip(argument_names(self._positional, len(arguments)), arguments, strict=True))
-            | named
-        )
-        paths, leaves, _ = leaves_with_paths(tree)
+        names = self._arguments.positional(len(arguments))
+        call = take_apart_call(names, arguments, named)
         hashes = {
-            path: _hash(leaf)
-            for path, leaf in zip(paths, leaves, strict=True)
-            if isinstance(leaf, torch.Tensor)
+            path: _hash(value)
+            for path, value in zip(call.paths, call.values, strict=True)
+            if isinstance(value, torch.Tensor)
         }
-        by_rank = dict(
-            zip(
-                sorted(self._placement.ranks),
-                groups.gather_objects(hashes, groups.get(self._placement.ranks)),
-                strict=True,
-            )
-        )
+        by_rank = _by_rank(self._placement.ranks, hashes, f"{self._placement}: first call")
         others = [axis for axis in self._placement.axes if axis != "dp"]
         for peers in self._placement.groups_along(others):
             for rank in peers[1:]:
@@ -87,6 +155,12 @@ class SampleCheck:
                     )
 
 
+def _by_rank(ranks: Sequence[int], value: Any, waiting: str) -> dict[int, Any]:  # noqa: ANN401
+    """What each of the ranks has for `value`. A collective call of them."""
+    values = groups.gather_objects(value, groups.get(ranks), waiting)
+    return dict(zip(sorted(ranks), values, strict=True))
+
+
 def _hash(tensor: torch.Tensor) -> str:
     local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     data = local.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
@@ -95,6 +169,8 @@ def _hash(tensor: torch.Tensor) -> str:
 
 class ReplicaCheck:
     """Sees whether gradients at an invariant axis agree, in the first backward that is not zero.
+
+    Backwards whose gradients are not finite prove nothing and are passed over.
 
     Args:
         border: the border's name.
@@ -108,28 +184,35 @@ class ReplicaCheck:
         self._edge = edge
         self._axes = axes
         self._ranks = sorted(ranks)
-        self.is_done = False
+        self._is_done = False
 
-    def watch(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The same tensor; its gradient is looked at."""
-        return _Watch.apply(tensor, self)
+    def watch(self, tensor: torch.Tensor) -> None:
+        """Looks at the tensor's gradient, if it will have one."""
+        if not self._is_done and tensor.requires_grad and not torch.compiler.is_compiling():
+            tensor.register_hook(self._check)
 
-    def check(self, gradient: torch.Tensor) -> None:
+    def _check(self, gradient: torch.Tensor) -> None:
         """A collective call of the peers.
 
         Raises:
             RuntimeError: on all peers, naming the border and how far they are apart.
         """
         group = groups.get(self._ranks)
-        if self.is_done or dist.get_backend(group) == "fake":
+        if self._is_done or dist.get_backend(group) == "fake":
             return
         mine = gradient.detach().contiguous()
         by_rank = [torch.empty_like(mine) for _ in self._ranks]
-        dist.all_gather(by_rank, mine, group=group)
-        scale = max(each.abs().max().item() if each.numel() else 0.0 for each in by_rank)
-        if scale == 0:
+        try:
+            dist.all_gather(by_rank, mine, group=group)
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"{self._border}: first gradient over {self._edge}, waiting for ranks "
+                f"{self._ranks}: {error}"
+            ) from error
+        scale = max((each.abs().max().item() for each in by_rank if each.numel()), default=0.0)
+        if scale == 0 or not math.isfinite(scale):
             return
-        self.is_done = True
+        self._is_done = True
         low = gradient.dtype in (torch.float16, torch.bfloat16)
         tolerance = LOW_PRECISION_TOLERANCE if low else TOLERANCE
         for rank, theirs in zip(self._ranks, by_rank, strict=True):
@@ -141,19 +224,3 @@ class ReplicaCheck:
                     f"apart, the largest is {scale:.3g}. If each rank uses the tensor for a "
                     "purpose of its own, declare that axis B instead of I"
                 )
-
-
-class _Watch(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        context: torch.autograd.function.FunctionCtx, tensor: torch.Tensor, check: ReplicaCheck
-    ) -> torch.Tensor:
-        context.check = check
-        return tensor.view_as(tensor)
-
-    @staticmethod
-    def backward(
-        context: torch.autograd.function.FunctionCtx, gradient: torch.Tensor
-    ) -> tuple[torch.Tensor, None]:
-        context.check.check(gradient)
-        return gradient, None

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import _register_process_group, _unregister_process_group
+from torch.distributed.device_mesh import DeviceMesh
 
-_groups: dict[str, dist.ProcessGroup] = {}
+
+class _Group(NamedTuple):
+    """A group, whether it was made here, and the group of all ranks of the job it belongs to."""
+
+    group: dist.ProcessGroup
+    is_ours: bool
+    job: dist.ProcessGroup
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the job it was made in still runs; all ranks have the same answer."""
+        return self.job is dist.group.WORLD
+
+
+_groups: dict[str, _Group] = {}
 
 
 def name_of(ranks: Iterable[int]) -> str:
@@ -19,8 +34,21 @@ def name_of(ranks: Iterable[int]) -> str:
 
 
 def get(ranks: Iterable[int]) -> dist.ProcessGroup:
-    """The group of these ranks, made before."""
-    return _groups[name_of(ranks)]
+    """The group of these ranks, made before.
+
+    Raises:
+        RuntimeError: it does not exist, or no longer.
+    """
+    name = name_of(ranks)
+    if not _exists(name):
+        raise RuntimeError(
+            f"there is no group {name}: it is made by mimo.attach and gone after mimo.destroy"
+        )
+    return _groups[name].group
+
+
+def _exists(name: str) -> bool:
+    return name in _groups and _groups[name].is_current
 
 
 def make(rank_sets: Iterable[Iterable[int]], timeout: datetime.timedelta) -> None:
@@ -35,31 +63,66 @@ def make(rank_sets: Iterable[Iterable[int]], timeout: datetime.timedelta) -> Non
     """
     for ranks in sorted({tuple(sorted(ranks)) for ranks in rank_sets}):
         name = name_of(ranks)
-        if name in _groups:
-            continue
-        group = dist.new_group(list(ranks), timeout=timeout, group_desc=name)
-        _groups[name] = group
-        if dist.get_rank() in ranks:
-            _register_process_group(name, group)
+        if not _exists(name):
+            group = dist.new_group(list(ranks), timeout=timeout, group_desc=name)
+            _keep(name, group, is_ours=True)
 
 
-def gather_objects(value: Any, group: dist.ProcessGroup | None = None) -> list[Any]:  # noqa: ANN401
-    """Every member's value, in the group's order; all ranks of the job by default.
+def adopt(mesh: DeviceMesh) -> None:
+    """Lets borders use the groups along the dimensions of a mesh; they keep their time limits.
+
+    All ranks of the job must adopt the same meshes in the same order.
+    """
+    for dim in range(mesh.ndim):
+        for ranks in mesh.mesh.movedim(dim, -1).reshape(-1, mesh.size(dim)).tolist():
+            # Only groups numbered as ours are: by ascending rank.
+            if _exists(name_of(ranks)) or ranks != sorted(ranks):
+                continue
+            mine = dist.get_rank() in ranks
+            group = mesh.get_group(dim) if mine else dist.GroupMember.NON_GROUP_MEMBER
+            _keep(name_of(ranks), group, is_ours=False)
+
+
+def _keep(name: str, group: dist.ProcessGroup, *, is_ours: bool) -> None:
+    _groups[name] = _Group(group, is_ours, dist.group.WORLD)
+    if group is not dist.GroupMember.NON_GROUP_MEMBER:
+        _register_process_group(name, group)
+
+
+def gather_objects(value: Any, group: dist.ProcessGroup | None, waiting: str) -> list[Any]:  # noqa: ANN401
+    """Every member's value, in the group's order.
 
     A collective call. A dry run (torch's "fake" backend) has no peers: they count as like this one.
+
+    Args:
+        value: this rank's value.
+        group: the group; None for all ranks of the job.
+        waiting: who waits, for the error.
+
+    Raises:
+        RuntimeError: others did not come within the group's time limit.
     """
     size = dist.get_world_size(group)
     if dist.get_backend(group) == "fake":
         return [value] * size
     values: list[Any] = [None] * size
-    dist.all_gather_object(values, value, group=group)
+    try:
+        dist.all_gather_object(values, value, group=group)
+    except RuntimeError as error:
+        ranks = dist.get_process_group_ranks(group)
+        raise RuntimeError(
+            f"{waiting}: rank {dist.get_rank()} waits for ranks {ranks}: {error}"
+        ) from error
     return values
 
 
 def destroy() -> None:
     """Takes down all groups made here. Calling it again does nothing."""
     while _groups:
-        name, group = _groups.popitem()
-        if group is not dist.GroupMember.NON_GROUP_MEMBER:
-            _unregister_process_group(name)
-            dist.destroy_process_group(group)
+        name, each = _groups.popitem()
+        # The end of a job takes its groups with it.
+        if not each.is_current or each.group is dist.GroupMember.NON_GROUP_MEMBER:
+            continue
+        _unregister_process_group(name)
+        if each.is_ours:
+            dist.destroy_process_group(each.group)

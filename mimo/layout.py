@@ -27,8 +27,14 @@ def S(dim: int, *, rows: str | None = None) -> Sbp:  # noqa: N802  the field's n
         rows: for parts whose rows are known at run time only.
 
     Raises:
+        ValueError: the dimension is negative.
+        TypeError: the dimension is no whole number.
         NotImplementedError: `rows` is given: only even parts can cross yet.
     """
+    if not isinstance(dim, int) or isinstance(dim, bool):
+        raise TypeError(f"S({dim!r}): a dimension is a whole number")
+    if dim < 0:
+        raise ValueError(f"S({dim}): dimensions count from 0")
     if rows is not None:
         raise NotImplementedError(f"S({dim}, rows={rows!r}): only even parts can cross yet")
     return Sbp(f"S({dim})")

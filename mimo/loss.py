@@ -24,7 +24,8 @@ def count_tokens(
 
     Args:
         labels: this rank's labels, any shape, integers.
-        placement: where the labels lie; None for one process.
+        placement: where the labels lie; None for one process. If it is of no attached model, the
+            first call makes its groups, which all ranks of the job must take part in.
         ignore_index: the label that does not count.
 
     Returns:
@@ -32,12 +33,17 @@ def count_tokens(
     """
     tokens = (labels != ignore_index).sum(dtype=torch.int64)
     if placement is not None:
-        whole = placement.layout([I] * len(placement.axes))
-        plan = Plan.of_smallest(f"{placement.layout()} -> {whole}")
+        plan = token_plan(placement)
         if plan.kind != "identity":
             groups.make(plan.groups(), placement.timeout)
             dist.all_reduce(tokens, group=groups.get(plan.group(dist.get_rank())))
     return tokens
+
+
+def token_plan(placement: Placement) -> Plan:
+    """The plan that brings all tokens together: its groups are those over which counts add up."""
+    whole = placement.layout([I] * len(placement.axes))
+    return Plan.of_smallest(f"{placement.layout()} -> {whole}")
 
 
 def token_loss(
@@ -64,7 +70,17 @@ def token_loss(
 
     Returns:
         A 0-d tensor: this rank's summed cross entropy over `max(1, tokens)`.
+
+    Raises:
+        ValueError: labels are not one for each row of logits, or `tokens` is not 0-d.
     """
+    if labels.shape != logits.shape[:-1]:
+        raise ValueError(
+            f"mimo.token_loss: labels {list(labels.shape)} are not one for each row of logits "
+            f"{list(logits.shape)}, whose last dimension is the vocabulary"
+        )
+    if tokens is not None and tokens.dim() != 0:
+        raise ValueError(f"mimo.token_loss: tokens {list(tokens.shape)} is not one 0-d count")
     if tokens is None:
         tokens = count_tokens(labels, placement, ignore_index=ignore_index)
     if logits.dtype in (torch.float16, torch.bfloat16):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 import functools
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -27,8 +29,14 @@ class Placement:
         timeout: how long a rank waits for the others at a border.
         **sizes: the size of each axis, e.g. `dp=4, tp=2`.
 
+    Attributes:
+        name: as given.
+        timeout: as given.
+        given_mesh: the mesh it was made from, if any; borders use that mesh's groups.
+
     Raises:
         ValueError: for bad names and sizes; the message names the axis and its value.
+        TypeError: the name is no text or a size no whole number.
     """
 
     def __init__(
@@ -39,12 +47,17 @@ class Placement:
         timeout: datetime.timedelta = DEFAULT_TIMEOUT,
         **sizes: int,
     ) -> None:
+        _check_types(name, sizes | {"offset": offset})
         axes = ",".join(f"{axis}:{size}" for axis, size in sizes.items())
         self._init(name, f"{{{axes}}}+{offset}", timeout)
 
     @classmethod
     def parse(cls, text: str, *, timeout: datetime.timedelta = DEFAULT_TIMEOUT) -> Placement:
-        """A placement from its text, e.g. `vision{dp:4@2,tp:2@1}+8`, strides and offset free."""
+        """A placement from its text, e.g. `vision{dp:4@2,tp:2@1}+8`, strides and offset free.
+
+        Raises:
+            ValueError: bad text, names or values.
+        """
         name, brace, rest = text.partition("{")
         placement = cls.__new__(cls)
         placement._init(name.strip(), brace + rest, timeout)
@@ -65,6 +78,7 @@ class Placement:
             ValueError: the list has not one rank for each place, or its ranks are not evenly spaced
                 along every axis.
         """
+        _check_types(name, sizes)
         strides, step = {}, len(ranks)
         for axis, size in sizes.items():
             step //= max(1, size)
@@ -84,6 +98,11 @@ class Placement:
     ) -> Placement:
         """A placement on an existing mesh with named dimensions; its groups are used, not remade.
 
+        Args:
+            name: what messages, edges and pictures call it.
+            mesh: the mesh.
+            timeout: the time limit of groups that the mesh has not; its own keep theirs.
+
         Raises:
             ValueError: the mesh has no dimension names, or ranks that are not evenly spaced.
         """
@@ -91,12 +110,13 @@ class Placement:
             raise ValueError(f"placement {name}: the DeviceMesh has no mesh_dim_names")
         sizes = dict(zip(mesh.mesh_dim_names, mesh.mesh.shape, strict=True))
         placement = cls.from_ranks(name, mesh.mesh.flatten().tolist(), timeout=timeout, **sizes)
-        placement.device_mesh = mesh
+        placement.given_mesh = mesh
         return placement
 
     def _init(self, name: str, mesh: str, timeout: datetime.timedelta) -> None:
         self.name = name
         self.timeout = timeout
+        self.given_mesh: DeviceMesh | None = None
         try:
             self._mesh = torch.classes.mimo.Mesh(mesh)
             torch.ops.mimo.check_placement_name(name)
@@ -116,7 +136,7 @@ class Placement:
     @property
     def num_ranks(self) -> int:
         """How many ranks the placement has."""
-        return len(self.ranks)
+        return math.prod(self.axes.values())
 
     @property
     def axes(self) -> dict[str, int]:
@@ -177,6 +197,8 @@ class Placement:
 
         A collective call: all ranks of the job must ask for it, in the same order.
         """
+        if self.given_mesh is not None:
+            return self.given_mesh
         backend = dist.get_backend()
         device = "cuda" if "nccl" in backend else "cpu"
         return DeviceMesh(
@@ -184,6 +206,10 @@ class Placement:
             torch.tensor(self.ranks).reshape(list(self.axes.values())),
             mesh_dim_names=tuple(self.axes),
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A mesh of torch's belongs to its job: a pickled placement makes its own.
+        return _unpickled, (str(self), self.timeout)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Placement:
         return self
@@ -193,3 +219,15 @@ class Placement:
 
     def __repr__(self) -> str:
         return f"Placement.parse({str(self)!r})"
+
+
+def _check_types(name: str, values: Mapping[str, int]) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"placement {name!r}: a name is text, e.g. vision")
+    for key, value in values.items():
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError(f"placement {name}: {key}={value!r} is no whole number")
+
+
+def _unpickled(text: str, timeout: datetime.timedelta) -> Placement:
+    return Placement.parse(text, timeout=timeout)

@@ -22,6 +22,11 @@ class Plan:
     """
 
     def __init__(self, edge: str, sizes: Sequence[int]) -> None:
+        for size in sizes:
+            if not 0 <= size < 2**63:
+                raise ValueError(
+                    f"{edge}: logical size {size} of {list(sizes)} is not in [0, 2^63)"
+                )
         self._plan = torch.classes.mimo.Plan(edge, list(sizes))
 
     def __reduce__(self) -> tuple[type[Plan], tuple[str, list[int]]]:

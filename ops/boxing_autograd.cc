@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "ATen/core/LegacyTypeDispatch.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "mimo/plan/rank_plan.h"
 #include "ops/boxing_operands.h"
 #include "ops/status.h"
@@ -28,49 +30,56 @@ c10::TypedOperatorHandle<BoxingSignature> Op(bool fan_in) {
   return fan_in ? fan_in_op : fan_out_op;
 }
 
-std::string AdjointText(const std::string& edge) { return EdgeOrThrow(edge)->Adjoint().ToString(); }
+// The op's operands whose gradient is wanted, and their way back.
+struct Gradients {
+  std::vector<int64_t> tensors;
+  std::vector<std::string> edges;
+  std::vector<c10::SymInt> sizes;
+};
 
-// An edge whose adjoint has no plan must fail in the forward, where all ranks still run alike.
-void CheckAdjointHasAPlan(const std::string& edge, c10::SymIntArrayRef sizes) {
-  const auto logical = c10::asIntArrayRefSlowOpt(sizes);
-  if (!logical) return;
-  const Edge adjoint = EdgeOrThrow(edge)->Adjoint();
-  const absl::Status status = Plan::Create(adjoint, {logical->begin(), logical->end()}).status();
-  ThrowIfError(absl::Status(
-      status.code(), "the gradient of " + edge + " has no plan: " + std::string(status.message())));
+// An edge whose adjoint has no plan must fail before anything is sent, where all ranks still run
+// alike. Symbolic sizes are planned when the program runs.
+Gradients PlanGradients(const char* op, at::TensorList tensors,
+                        const std::vector<std::string>& edges, c10::SymIntArrayRef sizes,
+                        at::TensorList rows) {
+  Gradients gradients;
+  const auto by_tensor = SizesByTensor(op, tensors, edges, sizes, rows);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i].requires_grad()) continue;
+    const std::string& adjoint = EdgeOrThrow(edges[i])->adjoint;
+    if (const auto logical = c10::asIntArrayRefSlowOpt(by_tensor[i])) {
+      const absl::Status status = CachedPlan(adjoint, {logical->data(), logical->size()}).status();
+      ThrowIfError(absl::Status(status.code(), absl::StrCat(op, ": the gradient of ", edges[i],
+                                                            " has no plan: ", status.message())));
+    }
+    gradients.tensors.push_back(static_cast<int64_t>(i));
+    gradients.edges.push_back(adjoint);
+    gradients.sizes.insert(gradients.sizes.end(), by_tensor[i].begin(), by_tensor[i].end());
+  }
+  return gradients;
 }
 
 class Boxing : public torch::autograd::Function<Boxing> {
  public:
   static variable_list forward(AutogradContext* context, at::TensorList tensors,
                                const std::vector<std::string>& edges, c10::SymIntArrayRef sizes,
-                               at::TensorList rows, const std::string& group, bool fan_in) {
+                               at::TensorList rows, const std::string& group,
+                               const Gradients& gradients, bool fan_in) {
     variable_list outputs;
     {
       at::AutoDispatchBelowADInplaceOrView below_autograd;
       outputs = Op(fan_in).call(tensors, edges, sizes, rows, group);
     }
-    std::vector<int64_t> differentiable;
     variable_list others;
-    std::vector<std::string> adjoint_edges;
-    std::vector<c10::SymInt> adjoint_sizes;
-    const auto by_tensor = SizesByTensor("boxing", tensors, edges, sizes, rows);
     for (size_t i = 0; i < tensors.size(); ++i) {
-      if (!tensors[i].requires_grad()) {
-        others.push_back(outputs[i]);
-        continue;
-      }
-      CheckAdjointHasAPlan(edges[i], by_tensor[i]);
-      differentiable.push_back(static_cast<int64_t>(i));
-      adjoint_edges.push_back(AdjointText(edges[i]));
-      adjoint_sizes.insert(adjoint_sizes.end(), by_tensor[i].begin(), by_tensor[i].end());
+      if (!tensors[i].requires_grad()) others.push_back(outputs[i]);
     }
     context->mark_non_differentiable(others);
     context->save_for_backward({rows.begin(), rows.end()});
     context->saved_data["tensors"] = static_cast<int64_t>(tensors.size());
-    context->saved_data["differentiable"] = differentiable;
-    context->saved_data["edges"] = adjoint_edges;
-    context->saved_data["sizes"] = c10::SymIntArrayRef(adjoint_sizes);
+    context->saved_data["differentiable"] = gradients.tensors;
+    context->saved_data["edges"] = gradients.edges;
+    context->saved_data["sizes"] = c10::SymIntArrayRef(gradients.sizes);
     context->saved_data["group"] = group;
     context->saved_data["fan_in"] = fan_in;
     return outputs;
@@ -95,9 +104,9 @@ class Boxing : public torch::autograd::Function<Boxing> {
             .call(arrived, edges, saved.at("sizes").toSymIntVector(), rows,
                   saved.at("group").toStringRef());
 
-    // One entry for each tensor, for each of the rows and for the other four operands.
+    // One entry for each tensor, for each of the rows and for the other five arguments of forward.
     const int64_t num_tensors = saved.at("tensors").toInt();
-    variable_list result(num_tensors + rows.size() + 4);
+    variable_list result(num_tensors + rows.size() + 5);
     for (size_t k = 0; k < differentiable.size(); ++k) result[differentiable[k]] = taken_back[k];
     return result;
   }
@@ -107,7 +116,15 @@ template <bool kFanIn>
 std::vector<at::Tensor> Apply(at::TensorList tensors, const std::vector<std::string>& edges,
                               c10::SymIntArrayRef sizes, at::TensorList rows,
                               const std::string& group) {
-  return Boxing::apply(tensors, edges, sizes, rows, group, kFanIn);
+  if (at::GradMode::is_enabled()) {
+    const char* op = kFanIn ? "mimo::fan_in" : "mimo::fan_out";
+    const Gradients gradients = PlanGradients(op, tensors, edges, sizes, rows);
+    if (!gradients.tensors.empty()) {
+      return Boxing::apply(tensors, edges, sizes, rows, group, gradients, kFanIn);
+    }
+  }
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  return Op(kFanIn).call(tensors, edges, sizes, rows, group);
 }
 
 }  // namespace

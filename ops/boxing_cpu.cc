@@ -6,7 +6,11 @@
 #include <vector>
 
 #include "ATen/Parallel.h"
+#include "ATen/ops/as_strided.h"
+#include "ATen/ops/clone.h"
 #include "ATen/ops/empty.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "kernels/cpu/strided_copy.h"
 #include "mimo/plan/rank_plan.h"
 #include "ops/boxing_operands.h"
@@ -57,18 +61,24 @@ int64_t Offset(const Box& box, absl::Span<const int64_t> strides) {
 
 std::byte* Bytes(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.data_ptr()); }
 
-// `tensor` as a contiguous row of bytes.
-at::Tensor AsBytes(const at::Tensor& tensor) { return tensor.view({-1}).view(at::kByte); }
+// The memory of a contiguous tensor as a row of bytes. Its strides do not count: those of
+// dimensions of size 1 and of tensors without elements are free.
+at::Tensor AsBytes(const at::Tensor& tensor) {
+  return tensor.as_strided({tensor.numel()}, {1}).view(at::kByte);
+}
 
-void AllGather(const Group& group, at::Tensor output, at::Tensor input, const std::string& edge) {
+void AllGather(const Group& group, at::Tensor output, at::Tensor input,
+               absl::Span<const std::string> edges) {
+  const auto fail = [&](const char* reason) {
+    TORCH_CHECK(false, "mimo::fan_in over ", absl::StrJoin(edges, "; "), " on rank ", group.rank,
+                " with ranks ", at::IntArrayRef(group.ranks), ": ", reason);
+  };
   try {
     group.process_group->_allgather_base(output, input)->wait();
   } catch (const c10::Error& error) {
-    TORCH_CHECK(false, "mimo::fan_in over ", edge, " on rank ", group.rank, " with ranks ",
-                at::IntArrayRef(group.ranks), ": ", error.what_without_backtrace());
+    fail(error.what_without_backtrace());
   } catch (const std::exception& error) {
-    TORCH_CHECK(false, "mimo::fan_in over ", edge, " on rank ", group.rank, " with ranks ",
-                at::IntArrayRef(group.ranks), ": ", error.what());
+    fail(error.what());
   }
 }
 
@@ -97,7 +107,7 @@ void GatherThroughMessages(const Group& group, at::TensorList tensors, const Pla
     Copy(tensors[i].const_data_ptr(), SpanOf(tensors[i].strides()), Bytes(message) + segments[i],
          Strides(shape), shape, tensors[i].itemsize());
   }
-  AllGather(group, messages, message, edges.front());
+  AllGather(group, messages, message, edges);
   for (size_t i = 0; i < tensors.size(); ++i) {
     const absl::Span<const int64_t> shape = SpanOf(tensors[i].sizes());
     const std::vector<int64_t> part_strides = Strides(shape);
@@ -110,15 +120,6 @@ void GatherThroughMessages(const Group& group, at::TensorList tensors, const Pla
   }
 }
 
-std::vector<at::Tensor> EmptyOutputs(at::TensorList tensors, const Plans& plans) {
-  std::vector<at::Tensor> outputs;
-  outputs.reserve(tensors.size());
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    outputs.push_back(at::empty(plans[i]->destination_shape, tensors[i].options()));
-  }
-  return outputs;
-}
-
 std::vector<at::Tensor> FanIn(at::TensorList tensors, const std::vector<std::string>& edges,
                               c10::SymIntArrayRef sizes, at::TensorList rows,
                               const std::string& name) {
@@ -126,7 +127,8 @@ std::vector<at::Tensor> FanIn(at::TensorList tensors, const std::vector<std::str
   const Group group = ResolveGroup(name);
   const Plans plans = PlansByTensor("mimo::fan_in", PlanKind::kAllGather, tensors, edges, sizes,
                                     rows, group.ranks, group.rank);
-  std::vector<at::Tensor> outputs = EmptyOutputs(tensors, plans);
+  std::vector<at::Tensor> outputs;
+  outputs.reserve(tensors.size());
   // Identities have nothing to send; the others share one message.
   std::vector<at::Tensor> sent;
   Plans sent_plans;
@@ -134,9 +136,10 @@ std::vector<at::Tensor> FanIn(at::TensorList tensors, const std::vector<std::str
   std::vector<at::Tensor> sent_outputs;
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (plans[i]->kind == PlanKind::kIdentity) {
-      outputs[i].copy_(tensors[i]);
+      outputs.push_back(tensors[i].clone(at::MemoryFormat::Contiguous));
       continue;
     }
+    outputs.push_back(at::empty(plans[i]->destination_shape, tensors[i].options()));
     sent.push_back(tensors[i]);
     sent_plans.push_back(plans[i]);
     sent_edges.push_back(edges[i]);
@@ -145,7 +148,7 @@ std::vector<at::Tensor> FanIn(at::TensorList tensors, const std::vector<std::str
   }
   if (sent.empty()) return outputs;
   if (sent.size() == 1 && sent_plans[0]->stacked) {
-    AllGather(group, AsBytes(sent_outputs[0]), AsBytes(sent[0].contiguous()), sent_edges[0]);
+    AllGather(group, AsBytes(sent_outputs[0]), AsBytes(sent[0].contiguous()), sent_edges);
   } else {
     GatherThroughMessages(group, sent, sent_plans, sent_edges, sent_outputs);
   }
@@ -159,15 +162,16 @@ std::vector<at::Tensor> FanOut(at::TensorList tensors, const std::vector<std::st
   const Group group = ResolveGroup(name);
   const Plans plans = PlansByTensor("mimo::fan_out", PlanKind::kSlice, tensors, edges, sizes, rows,
                                     group.ranks, group.rank);
-  std::vector<at::Tensor> outputs = EmptyOutputs(tensors, plans);
+  std::vector<at::Tensor> outputs;
+  outputs.reserve(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const absl::Span<const int64_t> strides = SpanOf(tensors[i].strides());
-    const int64_t offset =
-        plans[i]->kind == PlanKind::kIdentity ? 0 : Offset(plans[i]->blocks[0], strides);
-    Copy(
-        static_cast<const std::byte*>(tensors[i].const_data_ptr()) + offset * tensors[i].itemsize(),
-        strides, Bytes(outputs[i]), SpanOf(outputs[i].strides()), SpanOf(outputs[i].sizes()),
-        tensors[i].itemsize());
+    at::Tensor part = tensors[i];
+    if (plans[i]->kind != PlanKind::kIdentity) {
+      part = part.as_strided(
+          plans[i]->destination_shape, part.strides(),
+          part.storage_offset() + Offset(plans[i]->blocks[0], SpanOf(part.strides())));
+    }
+    outputs.push_back(part.clone(at::MemoryFormat::Contiguous));
   }
   return outputs;
 }

@@ -15,6 +15,9 @@ std::vector<c10::SymIntArrayRef> SizesByTensor(const char* op, at::TensorList te
   by_tensor.reserve(tensors.size());
   size_t first = 0;
   for (const at::Tensor& tensor : tensors) {
+    TORCH_CHECK_VALUE(tensor.device() == tensors[0].device(), op, ": tensors on ",
+                      tensors[0].device(), " and on ", tensor.device(),
+                      ": those of one border lie on one device");
     const size_t dims = tensor.dim();
     if (first + dims <= sizes.size()) by_tensor.push_back(sizes.slice(first, dims));
     first += dims;
@@ -35,9 +38,7 @@ std::vector<std::shared_ptr<const RankPlan>> PlansByTensor(
     const at::IntArrayRef logical = C10_AS_INTARRAYREF_SLOW(by_tensor[i]);
     plans.push_back(ValueOrThrow(CachedRankPlan(edges[i], {logical.data(), logical.size()}, rank)));
     const RankPlan& plan = *plans.back();
-    TORCH_CHECK_VALUE(plan.kind == kind || plan.kind == PlanKind::kIdentity, op, ": ", edges[i],
-                      " of ", logical, " is a plan of kind ", PlanKindName(plan.kind),
-                      ", this op carries out ", PlanKindName(kind));
+    CheckKind(op, kind, plan.kind, edges[i], logical);
     TORCH_CHECK_VALUE(plan.kind == PlanKind::kIdentity || plan.group == group, op, ": ", edges[i],
                       " of ", logical, " needs the group of ranks ", at::IntArrayRef(plan.group),
                       " on rank ", rank, ", not of ", at::IntArrayRef(group));
@@ -48,8 +49,15 @@ std::vector<std::shared_ptr<const RankPlan>> PlansByTensor(
   return plans;
 }
 
-std::shared_ptr<const Edge> EdgeOrThrow(const std::string& text) {
+std::shared_ptr<const ParsedEdge> EdgeOrThrow(const std::string& text) {
   return ValueOrThrow(CachedEdge(text));
+}
+
+void CheckKind(const char* op, PlanKind kind, PlanKind planned, const std::string& edge,
+               at::IntArrayRef sizes) {
+  TORCH_CHECK_VALUE(planned == kind || planned == PlanKind::kIdentity, op, ": ", edge, " of ",
+                    sizes, " is a plan of kind ", PlanKindName(planned), ", this op carries out ",
+                    PlanKindName(kind));
 }
 
 }  // namespace mimo

@@ -1,9 +1,10 @@
 // What the kernels of the boxing ops read from their operands:
 //
-//   mimo::fan_in(Tensor[] tensors, str[] edges, SymInt[] sizes, Tensor[] rows, str group) ->
-//   Tensor[] mimo::fan_out(the same)
+//   mimo::fan_in(Tensor[] tensors, str[] edges, SymInt[] sizes, Tensor[] rows, str group)
+//     -> Tensor[]
+//   mimo::fan_out(the same) -> Tensor[]
 //
-// - tensors: what this rank holds of the logical tensors of one border.
+// - tensors: what this rank holds of the logical tensors of one border, all on one device.
 // - edges: the text of each tensor's edge.
 // - sizes: the logical sizes of each tensor, one tensor's behind the other's.
 // - rows: rows known only at run time, for split rules that need them; none does yet.
@@ -21,7 +22,6 @@
 
 #include "ATen/core/Tensor.h"
 #include "c10/core/SymIntArrayRef.h"
-#include "mimo/layout/layout.h"
 #include "mimo/plan/rank_plan.h"
 
 namespace mimo {
@@ -32,7 +32,7 @@ using BoxingSignature = std::vector<at::Tensor>(at::TensorList, const std::vecto
                                                 const std::string&);
 
 // The part of `sizes` that belongs to each tensor. Throws, in the name of `op`, unless there is one
-// edge and one size for each dimension of each tensor, and no rows.
+// edge and one size for each dimension of each tensor, one device and no rows.
 std::vector<c10::SymIntArrayRef> SizesByTensor(const char* op, at::TensorList tensors,
                                                const std::vector<std::string>& edges,
                                                c10::SymIntArrayRef sizes, at::TensorList rows);
@@ -46,7 +46,11 @@ std::vector<std::shared_ptr<const RankPlan>> PlansByTensor(
     int64_t rank);
 
 // The parsed edge, or throws.
-std::shared_ptr<const Edge> EdgeOrThrow(const std::string& text);
+std::shared_ptr<const ParsedEdge> EdgeOrThrow(const std::string& text);
+
+// Throws, in the name of `op`, unless a plan is of `kind` or an identity.
+void CheckKind(const char* op, PlanKind kind, PlanKind planned, const std::string& edge,
+               at::IntArrayRef sizes);
 
 }  // namespace mimo
 

@@ -9,8 +9,8 @@
 #include "gtest/gtest.h"
 #include "mimo/layout/text.h"
 #include "mimo/plan/plan.h"
-#include "ops/boxing_operands.h"
 #include "ops/group.h"
+#include "ops/testing/call_op.h"
 #include "ops/testing/in_process.h"
 #include "ops/traffic.h"
 #include "tests/cases/colocated_groups.h"
@@ -22,17 +22,8 @@ namespace {
 using ::testing::HasSubstr;
 using Tensors = std::vector<at::Tensor>;
 
-Tensors CallOp(const std::string& name, const Tensors& tensors,
-               const std::vector<std::string>& edges, const std::vector<int64_t>& sizes,
-               const std::string& group) {
-  const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "").typed<BoxingSignature>();
-  const std::vector<c10::SymInt> symbolic(sizes.begin(), sizes.end());
-  return op.call(tensors, edges, symbolic, {}, group);
-}
-
 // One edge carried out on the calling rank by the op that its plan asks for.
-struct Crossing {
+struct EdgeRun {
   std::string edge;
   std::vector<int64_t> sizes;
 
@@ -61,17 +52,17 @@ at::Tensor Labelled(const std::vector<int64_t>& sizes, double first) {
   return (at::arange(elements, at::kDouble) + first).view(sizes);
 }
 
-// Forward and backward of one crossing against the parts of the labelled whole, bit for bit. The
+// Forward and backward of one run against the parts of the labelled whole, bit for bit. The
 // destination's replicas are invariant: each brings the same gradient.
-void ExpectLabelsArrive(const Crossing& crossing) {
-  const Plan plan = crossing.plan();
-  const at::Tensor values = Labelled(crossing.sizes, 1);
-  const at::Tensor gradients = Labelled(crossing.sizes, 1000);
+void ExpectLabelsArrive(const EdgeRun& run) {
+  const Plan plan = run.plan();
+  const at::Tensor values = Labelled(run.sizes, 1);
+  const at::Tensor gradients = Labelled(run.sizes, 1000);
   RunRanks(plan.edge().source.mesh().num_ranks(), [&](InProcessRank& self) {
     const Box before = plan.SourceBox(self.rank()).value();
     const Box after = plan.DestinationBox(self.rank()).value();
     at::Tensor input = Part(values, before).requires_grad_(true);
-    const at::Tensor output = crossing.Run(self, input);
+    const at::Tensor output = run.Run(self, input);
     EXPECT_TRUE(at::equal(output, Part(values, after))) << "forward on rank " << self.rank();
     const Tensors gradient = torch::autograd::grad({output}, {input}, {Part(gradients, after)});
     EXPECT_TRUE(at::equal(gradient[0], Part(gradients, before)))
@@ -107,18 +98,18 @@ TEST(BoxingTest, NoRowsAtAllStillTakePart) {
 
 // <A x, y> = <x, A* y> in integers, where an axis of invariant replicas counts once.
 TEST(BoxingTest, AdjointIdentityHoldsInIntegers) {
-  const std::vector<Crossing> crossings = {
+  const std::vector<EdgeRun> runs = {
       {"v{dp:4,tp:2}[S(0),I] -> l{dp:2,tp:4}[S(0),I]", {8, 3}},
       {"v{dp:2,tp:4}[S(1),I] -> l{dp:4,tp:2}[S(1),I]", {3, 8}},
       {"v{dp:2@1,tp:4@2}[S(0),S(1)] -> l{dp:2@1,tp:4@2}[S(0),I]", {4, 8}},
       {"v{dp:8}[I] -> l{dp:2,sp:4}[S(0),S(1)]", {4, 8}},
   };
   std::mt19937_64 seeds(3);
-  for (const Crossing& crossing : crossings) {
-    const Plan plan = crossing.plan();
+  for (const EdgeRun& run : runs) {
+    const Plan plan = run.plan();
     const auto whole = [&] {
       auto generator = at::make_generator<at::CPUGeneratorImpl>(seeds());
-      return at::randint(-9, 10, crossing.sizes, generator, at::kDouble);
+      return at::randint(-9, 10, run.sizes, generator, at::kDouble);
     };
     const at::Tensor x = whole();
     const at::Tensor y = whole();
@@ -137,7 +128,7 @@ TEST(BoxingTest, AdjointIdentityHoldsInIntegers) {
       const int64_t rank = self.rank();
       at::Tensor input = Part(x, plan.SourceBox(rank).value()).requires_grad_(true);
       const at::Tensor cotangent = Part(y, plan.DestinationBox(rank).value());
-      const at::Tensor output = crossing.Run(self, input);
+      const at::Tensor output = run.Run(self, input);
       const at::Tensor gradient = torch::autograd::grad({output}, {input}, {cotangent})[0];
       if (counts(plan.edge().destination, rank)) {
         left[rank] = (output.detach() * cotangent).sum().item<double>();
@@ -147,8 +138,8 @@ TEST(BoxingTest, AdjointIdentityHoldsInIntegers) {
       }
     });
     const double forward = std::accumulate(left.begin(), left.end(), 0.0);
-    EXPECT_EQ(forward, std::accumulate(right.begin(), right.end(), 0.0)) << crossing.edge;
-    EXPECT_EQ(forward, (x * y).sum().item<double>()) << crossing.edge;
+    EXPECT_EQ(forward, std::accumulate(right.begin(), right.end(), 0.0)) << run.edge;
+    EXPECT_EQ(forward, (x * y).sum().item<double>()) << run.edge;
   }
 }
 
@@ -202,8 +193,8 @@ TEST(BoxingTest, OnlyTensorsThatNeedAGradientGetOneAndUnusedOutputsCountAsZeros)
 TEST(BoxingTest, TrafficCountsCallsAndReceivedBytes) {
   const Traffic before = TotalTraffic();
   RunRanks(2, [](InProcessRank& self) {
-    const Crossing crossing{"v{dp:2}[S(0)] -> l{t:2}[I]", {6, 2}};
-    crossing.Run(self, at::zeros({3, 2}, at::kFloat));
+    const EdgeRun run{"v{dp:2}[S(0)] -> l{t:2}[I]", {6, 2}};
+    run.Run(self, at::zeros({3, 2}, at::kFloat));
   });
   const Traffic after = TotalTraffic();
   EXPECT_EQ(after.calls - before.calls, 2);
@@ -245,14 +236,44 @@ TEST(BoxingTest, ErrorsNameTheEdgeAndTheValues) {
               HasSubstr("needs the group of ranks [0, 1] on rank 0, not of [0]"));
 }
 
-TEST(BoxingTest, GradientsWithoutAPlanFailInTheForward) {
-  const at::Tensor rows = at::zeros({3, 2}).requires_grad_(true);
+TEST(BoxingTest, PartsOfOneElementMayHaveAnyStrides) {
+  RunRanks(2, [](InProcessRank& self) {
+    const std::string group = self.Join({0, 1});
+    const at::Tensor wide = at::arange(8, at::kDouble).view({2, 4});
+    // Strides (4, 4) of one element: contiguous, though no dimension has stride 1.
+    at::Tensor one = wide.slice(0, self.rank(), self.rank() + 1).slice(1, 0, 4, 4);
+    one = one.detach().as_strided({1, 1}, {4, 4}, one.storage_offset()).requires_grad_(true);
+    const at::Tensor both =
+        CallOp("mimo::fan_in", {one}, {"v{dp:2}[S(0)] -> l{t:2}[I]"}, {2, 1}, group)[0];
+    EXPECT_TRUE(at::equal(both, at::tensor({0.0, 4.0}).view({2, 1}).to(at::kDouble)));
+    const at::Tensor none = wide.as_strided({0, 1}, {3, 7});
+    EXPECT_EQ(
+        CallOp("mimo::fan_in", {none}, {"v{dp:2}[S(0)] -> l{t:2}[I]"}, {0, 1}, group)[0].sizes(),
+        at::IntArrayRef({0, 1}));
+    // The gradient of a slice is gathered from such parts, too.
+    const at::Tensor whole = at::zeros({2, 1}, at::kDouble).requires_grad_(true);
+    const at::Tensor part =
+        CallOp("mimo::fan_out", {whole}, {"v{t:2}[I] -> l{dp:2}[S(0)]"}, {2, 1}, group)[0];
+    const at::Tensor gradient = torch::autograd::grad({part}, {whole}, {one.detach()})[0];
+    EXPECT_TRUE(at::equal(gradient, both));
+  });
+}
+
+TEST(BoxingTest, GradientsWithoutAPlanFailBeforeAnythingIsSent) {
+  const std::string edge = "v{dp:2}[S(0)] -> l{t:2}[B]";
+  const at::Tensor rows = at::zeros({2, 2});
+  // The other rank never calls: to gather first would be to wait for it.
   EXPECT_THAT(ErrorOf([&](InProcessRank& self) {
-                // Another rank's error, were the forward to gather first, would be a time-out.
-                CallOp("mimo::fan_out", {rows.new_zeros({4, 2}).requires_grad_(true)},
-                       {"v{t:2}[B] -> l{dp:2}[S(0)]"}, {4, 2}, self.Join({0, 1}));
+                CallOp("mimo::fan_in", {rows.clone().requires_grad_(true)}, {edge}, {4, 2},
+                       self.Join({0, 1}));
               }),
-              HasSubstr("the gradient of v{t:2}[B] -> l{dp:2}[S(0)] has no plan"));
+              HasSubstr("mimo::fan_in: the gradient of v{dp:2}[S(0)] -> l{t:2}[B] has no plan"));
+  // Nobody asks for the gradient.
+  RunRanks(2, [&](InProcessRank& self) {
+    const at::NoGradGuard no_grad;
+    const at::Tensor input = rows.clone().requires_grad_(true);
+    EXPECT_EQ(CallOp("mimo::fan_in", {input}, {edge}, {4, 2}, self.Join({0, 1}))[0].size(0), 4);
+  });
 }
 
 TEST(GroupTest, NamesAreMadeFromRanksAndReadBack) {

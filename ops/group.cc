@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "mimo/layout/quoted.h"
 #include "ops/status.h"
 #include "torch/csrc/distributed/c10d/GroupRegistry.hpp"
 
@@ -26,17 +27,18 @@ std::string GroupName(absl::Span<const int64_t> ranks) {
 }
 
 absl::StatusOr<std::vector<int64_t>> GroupRanks(absl::string_view name) {
-  absl::Status error = absl::InvalidArgumentError(
-      absl::StrCat("\"", name,
-                   "\" is no name of a mimo group: \"mimo:\" and ascending ranks, as "
-                   "in \"mimo:0,2\""));
+  const auto error = [name] {
+    return absl::InvalidArgumentError(absl::StrCat(
+        Quoted(name),
+        " is no name of a mimo group: \"mimo:\" and ascending ranks, as in \"mimo:0,2\""));
+  };
   absl::string_view text = name;
-  if (!absl::ConsumePrefix(&text, kPrefix)) return error;
+  if (!absl::ConsumePrefix(&text, kPrefix)) return error();
   std::vector<int64_t> ranks;
   for (const absl::string_view word : absl::StrSplit(text, ',')) {
     int64_t rank;
-    if (!absl::SimpleAtoi(word, &rank) || rank < 0) return error;
-    if (!ranks.empty() && rank <= ranks.back()) return error;
+    if (!absl::SimpleAtoi(word, &rank) || rank < 0) return error();
+    if (!ranks.empty() && rank <= ranks.back()) return error();
     ranks.push_back(rank);
   }
   return ranks;

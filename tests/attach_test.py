@@ -34,14 +34,14 @@ class Model(nn.Module):
         return self.language(self.between(self.visual(images)))
 
 
-def placed(model: nn.Module, vision: mimo.Placement = VISION) -> nn.Module:
+def placed(model: nn.Module, vision: mimo.Placement = VISION, **declared: Any) -> nn.Module:  # noqa: ANN401
     mimo.place(model, LANGUAGE)
-    mimo.place(model.visual, vision)
+    mimo.place(model.visual, vision, **declared)
     return model
 
 
-def attached(model: nn.Module, vision: mimo.Placement = VISION) -> nn.Module:
-    mimo.attach(placed(model, vision))
+def attached(model: nn.Module, vision: mimo.Placement = VISION, **declared: Any) -> nn.Module:  # noqa: ANN401
+    mimo.attach(placed(model, vision, **declared))
     return model
 
 
@@ -62,7 +62,7 @@ def raised(call: Callable[[], Any]) -> str:
 
 def everywhere(message: str) -> list[str]:
     """The messages of all ranks."""
-    return mimo.groups.gather_objects(message)
+    return mimo.groups.gather_objects(message, None, "the test")
 
 
 def check_modes() -> int:
@@ -143,14 +143,68 @@ def check_faults() -> dict[str, list[str]]:
     messages = {}
     other = mimo.Placement("vision", dp=2, tp=2) if rank == 2 else VISION
     messages["placed differently"] = everywhere(raised(lambda: attached(Model(), other)))
+    alone = Model()
+    if rank != 2:
+        placed(alone)
+    messages["not placed on one rank"] = everywhere(raised(lambda: mimo.attach(alone)))
     model = attached(Model())
     wrong = images() + (rank == 1)
     messages["other samples"] = everywhere(raised(lambda: model(wrong)))
-    zeroed = attached(Model(lambda rows: rows * 0))
-    zeroed(images()).sum().backward()
-    model = attached(Model(lambda rows: rows * (1 + LANGUAGE.coordinate("tp"))))
-    messages["not invariant"] = everywhere(raised(model(images()).sum().backward))
+    model = attached(Model(), inputs="own")
+    few = torch.ones(1 + (rank == 3), 3)
+    messages["other shapes"] = everywhere(raised(lambda: model.visual(few)))
+    model = attached(Model(), inputs="own")
+    model.visual.requires_grad_(rank != 0)
+    messages["frozen on one rank"] = everywhere(raised(lambda: model.visual(torch.ones(1, 3))))
+    model = attached(Model(), inputs={"input": mimo.S(0)})
+    model.visual.forward = lambda input=None: torch.ones(1, 4)
+    text_only = None if rank == 1 else torch.ones(2, 3)
+    messages["text only on one rank"] = everywhere(raised(lambda: model.visual(text_only)))
     return messages
+
+
+def check_replicas() -> dict[str, list[str]]:
+    """On every rank: gradients that differ along tp are named, whatever came before."""
+    factor = [1.0]
+    messages = {}
+    for name, first in (("zero", 0.0), ("not finite", float("inf"))):
+        model = attached(Model(lambda rows: rows * factor[0]))
+        factor[0] = first
+        model(images()).sum().backward()
+        factor[0] = 1.0 + LANGUAGE.coordinate("tp")
+        messages[name] = everywhere(raised(model(images()).sum().backward))
+    # What follows the border may write into its result.
+    model = attached(Model(lambda rows: rows.mul_(2)))
+    model(images()).sum().backward()
+    plain = Model(lambda rows: rows * 2)
+    plain(images()).sum().backward()
+    assert torch.equal(model.language.weight.grad, plain.language.weight.grad)
+    return messages
+
+
+def check_given_meshes() -> int:
+    """On every rank: borders between given meshes use their groups; how many are made anew."""
+    mimo.destroy()
+    shapes = {"vision": ([4], ("dp",)), "language": ([2, 2], ("dp", "tp"))}
+    vision, language = (
+        mimo.Placement.from_device_mesh(
+            name, dist.init_device_mesh("cpu", tuple(shape), mesh_dim_names=names)
+        )
+        for name, (shape, names) in shapes.items()
+    )
+    before = len(dist.distributed_c10d._world.pg_map)
+    model = Model()
+    mimo.place(model, language)
+    mimo.place(model.visual, vision)
+    mimo.attach(model)
+    made = len(dist.distributed_c10d._world.pg_map) - before
+    torch.testing.assert_close(model(images()), Model()(images()))
+    mimo.detach(model)
+    mimo.destroy()
+    # The meshes keep their groups.
+    assert len(dist.distributed_c10d._world.pg_map) == before
+    dist.all_reduce(torch.ones(1), group=language.device_mesh["tp"].get_group())
+    return made
 
 
 def check_rounds() -> list[list[int]]:
@@ -166,26 +220,34 @@ def check_rounds() -> list[list[int]]:
     return counts
 
 
-def check_time_limit() -> list[str]:
+def check_time_limit() -> dict[str, list[str]]:
     """On every rank: rank 1 fails between two borders; what the others see, and how soon."""
     limit = datetime.timedelta(seconds=3)
+    messages = {}
+    for name, calls_before in (("later call", 1), ("first call", 0)):
+        calls = [0]
 
-    def fail(rows: torch.Tensor) -> torch.Tensor:
-        if dist.get_rank() == 1:
-            raise ValueError("out of luck")
-        return rows
+        def fail(rows: torch.Tensor, calls: list[int] = calls, last: int = calls_before) -> Any:  # noqa: ANN401
+            calls[0] += 1
+            if dist.get_rank() == 1 and calls[0] > last:
+                raise ValueError("out of luck")
+            return rows
 
-    model = Model()
-    model.visual.append(Between(fail))
-    mimo.place(model, mimo.Placement("language", tp=4, timeout=limit))
-    mimo.place(model.visual, VISION)
-    mimo.attach(model)
-    start = time.monotonic()
-    message = raised(lambda: model(torch.ones(4, 3)))
-    took = time.monotonic() - start
-    assert took < 20, took
-    mimo.destroy()
-    return everywhere(message)
+        model = Model()
+        model.visual.append(Between(fail))
+        mimo.place(model, mimo.Placement("language", tp=4, timeout=limit))
+        mimo.place(model.visual, VISION)
+        mimo.attach(model)
+        for _ in range(calls_before):
+            model(torch.ones(4, 3))
+        start = time.monotonic()
+        message = raised(lambda model=model: model(torch.ones(4, 3)))
+        took = time.monotonic() - start
+        assert took < 20, took
+        mimo.detach(model)
+        mimo.destroy()
+        messages[name] = everywhere(message)
+    return messages
 
 
 class Between(nn.Module):
@@ -203,6 +265,8 @@ def check_all() -> dict[str, Any]:
         "modes": check_modes(),
         "recomputed": check_wrapping(),
         "faults": check_faults(),
+        "replicas": check_replicas(),
+        "made beside given meshes": check_given_meshes(),
         "rounds": check_rounds(),
         "time limit": check_time_limit(),
     }
@@ -220,12 +284,30 @@ def test_attached_models_on_four_ranks() -> None:
     for message in faults["other samples"]:
         assert "ranks 0 and 1 differ on axis tp only" in message
         assert "images differs" in message
-    for message in faults["not invariant"]:
-        assert "visual.output: gradients differ along tp" in message
-        assert "declare that axis B" in message
+    for rank, message in enumerate(faults["not placed on one rank"]):
+        words = "the model itself is not placed" if rank == 2 else "rank 2 failed: ValueError"
+        assert message.startswith(f"ValueError: mimo.attach: {words}")
+    edge = "vision{dp:4}[S(0)] -> language{dp:2,tp:2}[S(0),I]"
+    for message in faults["other shapes"]:
+        assert f"visual.output: the tensor is float32 [1, 4] that needs a gradient over {edge}" in (
+            message
+        )
+        assert "on rank 2 but [2, 4] on rank 3: only parts of equal shapes" in message
+    for message in faults["frozen on one rank"]:
+        assert f"float32 [1, 4] over {edge} on rank 0 but float32 [1, 4] that needs" in message
+    for message in faults["text only on one rank"]:
+        assert "visual.input: input is float32 [2, 3] over language" in message
+        assert "on rank 0 but not there on rank 1" in message
+    for name in ("zero", "not finite"):
+        for message in seen["replicas"][name]:
+            assert "visual.output: gradients differ along tp" in message
+            assert "declare that axis B" in message
+    # The group of all four ranks is the vision mesh's, those of tp the language mesh's.
+    assert seen["made beside given meshes"] == 0
     assert len({tuple(count) for count in seen["rounds"][2:]}) == 1, seen["rounds"]
-    waited = seen["time limit"]
-    assert waited[1] == "ValueError: out of luck"
-    for rank in (0, 2, 3):
-        edge = "vision{dp:4}[S(0)] -> language{tp:4}[I]"
-        assert f"mimo::fan_in over {edge} on rank {rank}" in waited[rank]
+    edge = "vision{dp:4}[S(0)] -> language{tp:4}[I]"
+    words = {"later call": f"mimo::fan_in over {edge} on rank", "first call": f"over {edge}: rank"}
+    for name, waited in seen["time limit"].items():
+        assert waited[1] == "ValueError: out of luck"
+        for rank in (0, 2, 3):
+            assert f"{words[name]} {rank}" in waited[rank], name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import UserDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -132,6 +133,46 @@ def test_dataclasses_cross_in_and_out() -> None:
     assert output.right["kept"] is kept
 
 
+def test_tuples_and_numbers_declare_by_position() -> None:
+    for inputs in ((mimo.S(0), mimo.S(1)), {0: mimo.S(0), 1: mimo.S(1)}):
+        child = Child()
+        model = attached(child, inputs=inputs, outputs=mimo.S(0))
+        grid = torch.arange(8).view(2, 4)
+        model(rows(4), grid=grid)
+        assert torch.equal(child.seen["pixels"], rows(4)[MINE])
+        assert torch.equal(child.seen["grid"], grid[:, MINE])
+    child = Child()
+    model = attached(child, inputs={"pixels": mimo.S(0), "grid": mimo.I, 2: mimo.S(0)})
+    model(rows(4), None, rows(4, 7))
+    assert torch.equal(child.seen["rest"][0], rows(4, 7)[MINE])
+
+
+def test_scalars_below_a_declaration_are_never_cut() -> None:
+    child = Child(lambda pixels: pixels["image"])
+    model = attached(child, inputs={"pixels": mimo.S(0)})
+    scale = torch.tensor(2.0)
+    model({"image": rows(4), "scale": scale})
+    assert child.seen["pixels"]["scale"] is scale
+
+
+def test_arguments_that_do_not_change_stay_the_same_object() -> None:
+    child = Child()
+    model = attached(child, inputs={"pixels": mimo.S(0), "grid": mimo.I})
+    cache = {"keys": [torch.ones(2)]}
+    model(rows(4), cache)
+    assert child.seen["grid"] is cache
+
+
+def test_tensors_where_torch_cannot_look_are_refused() -> None:
+    hidden = UserDict(image=rows(4))
+    for declared in ({}, {"inputs": {"pixels": mimo.S(0)}}):
+        with pytest.raises(TypeError, match=r"child.input: pixels is a collections.UserDict with"):
+            attached(Child(lambda _: rows(2)), **declared)(hidden)
+    child = Child(lambda _: rows(2))
+    attached(child, inputs={"pixels": mimo.I})(hidden)
+    assert child.seen["pixels"] is hidden
+
+
 def test_own_inputs_stay() -> None:
     child = Child()
     model = attached(child, inputs="own")
@@ -166,6 +207,25 @@ def test_undeclared_tensors_are_refused_with_the_line_to_write(
         assert part in str(error.value)
 
 
+def test_modules_in_lists_are_named_as_python_finds_them() -> None:
+    model = nn.Sequential(nn.Sequential(Child()))
+    mimo.place(model, mimo.Placement("language", **LANGUAGE))
+    mimo.place(model[0][0], mimo.Placement("vision", **VISION))
+    mimo.attach(model)
+    with pytest.raises(ValueError) as error:
+        model(rows(4).long())
+    assert 'mimo.place(model.get_submodule("0.0"), ..., inputs={"pixels"' in str(error.value)
+
+
+def test_a_declaration_that_meets_nothing_is_no_licence() -> None:
+    model = attached(Child(lambda pixels: {"rows": pixels}), outputs={"row": mimo.S(1)})
+    with pytest.raises(ValueError, match=r"child.output: rows .*\. Declared is: row$"):
+        model(rows(4))
+    model = attached(Child(), inputs={"pixels": mimo.S(0), "pixels.mask": mimo.I})
+    with pytest.warns(UserWarning, match="child.input: pixels.mask is declared but is not there"):
+        model(rows(4))
+
+
 def test_outputs_are_refused_with_the_line_to_write() -> None:
     model = attached(Child(lambda pixels: (pixels, pixels)))
     with pytest.raises(ValueError, match=r'outputs=\{"0": mimo.S\(0\)\}'):
@@ -179,6 +239,8 @@ def test_outputs_are_refused_with_the_line_to_write() -> None:
     ("declared", "error", "message"),
     [
         ({"inputs": {"pixel": mimo.S(0)}}, ValueError, 'Child has no argument "pixel", only pix'),
+        ({"inputs": {"0": mimo.S(0)}}, ValueError, 'Child has no argument "0", only pixels, grid'),
+        ({"inputs": {"pixel.a": mimo.S(0)}}, ValueError, 'Child has no argument "pixel"'),
         ({"inputs": {"pixels": 0}}, TypeError, "pixels is 0: expected mimo.S"),
         ({"outputs": {"x": 1.5}}, TypeError, "x is 1.5: expected mimo.S"),
         ({"outputs": mimo.B}, ValueError, 'child.output: B alone .*"\\[S\\(0\\)\\] -> '),
@@ -255,47 +317,6 @@ def test_a_shared_module_has_one_callers_placement() -> None:
     mimo.place(model[1], mimo.Placement("audio", **VISION))
     with pytest.raises(ValueError, match=r"0.child and 1.child are the same module, called from"):
         mimo.attach(model)
-
-
-@pytest.mark.parametrize(
-    ("placement", "text"),
-    [
-        (mimo.Placement.from_ranks("v", [0, 1, 2, 3], dp=2, tp=2), "v{dp:2,tp:2}"),
-        (mimo.Placement.from_ranks("v", [4, 6, 5, 7], dp=2, tp=2), "v{dp:2@1,tp:2@2}+4"),
-        (mimo.Placement.from_ranks("v", [0, 2, 4], dp=3, tp=1), "v{dp:3@2,tp:1}"),
-    ],
-)
-def test_placements_from_rank_lists(placement: mimo.Placement, text: str) -> None:
-    assert str(placement) == text
-
-
-@pytest.mark.parametrize("ranks", [[0, 1, 3, 2], [0, 1, 2], [], [3, 2, 1, 0], [0, 0, 1, 1]])
-def test_uneven_rank_lists_are_refused(ranks: list[int]) -> None:
-    with pytest.raises(ValueError, match="placement v: "):
-        mimo.Placement.from_ranks("v", ranks, dp=2, tp=2)
-
-
-def test_placements_from_device_meshes_keep_their_groups() -> None:
-    mesh = dist.device_mesh.DeviceMesh(
-        "cpu", torch.arange(4).view(2, 2).T, mesh_dim_names=("dp", "tp")
-    )
-    placement = mimo.Placement.from_device_mesh("v", mesh)
-    assert str(placement) == "v{dp:2@1,tp:2@2}"
-    assert placement.device_mesh is mesh
-    bare = dist.device_mesh.DeviceMesh("cpu", torch.arange(4))
-    with pytest.raises(ValueError, match="placement v: the DeviceMesh has no mesh_dim_names"):
-        mimo.Placement.from_device_mesh("v", bare)
-
-
-def test_relations_of_placements() -> None:
-    first, second = mimo.Placement("a", dp=4), mimo.Placement("b", dp=2, tp=2)
-    later = mimo.Placement("c", offset=2, dp=4)
-    apart = mimo.Placement("d", offset=4, dp=4)
-    assert first.relation(second) == "colocated"
-    assert first.relation(later) == "overlapping"
-    assert first.relation(apart) == "disjoint"
-    assert second.groups_along(["tp"]) == [[0, 1], [2, 3]]
-    assert second.groups_along(["dp"]) == [[0, 2], [1, 3]]
 
 
 def test_other_ranks_are_refused_with_what_serves_them() -> None:

@@ -14,6 +14,9 @@ from torch import nn
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import mimo
+from mimo.__main__ import main
+
+EDGE = "vision{dp:4,tp:2}[S(0),I] -> language{dp:2,tp:4}[S(0),I]"
 
 
 @pytest.fixture(autouse=True)
@@ -40,47 +43,6 @@ def placed(vision: dict[str, int], language: dict[str, int]) -> Model:
     mimo.place(model, mimo.Placement("language", **language))
     mimo.place(model.visual, mimo.Placement("vision", **vision))
     return model
-
-
-def test_placement_has_axes_from_slowest_to_fastest() -> None:
-    placement = mimo.Placement("language", dp=2, tp=4)
-    assert str(placement) == "language{dp:2,tp:4}"
-    assert placement.axes == {"dp": 2, "tp": 4}
-    assert placement.num_ranks == 8
-    assert (placement.coordinate("dp", 5), placement.coordinate("tp", 5)) == (1, 1)
-    assert (placement.size("cp"), placement.coordinate("cp", 5)) == (1, 0)
-    assert placement.layout() == "language{dp:2,tp:4}[S(0),I]"
-    assert placement.layout([mimo.S(1), mimo.B]) == "language{dp:2,tp:4}[S(1),B]"
-
-
-def test_placement_from_text_has_strides_and_offset() -> None:
-    placement = mimo.Placement.parse("vision{dp:4@1,tp:2@4}+8")
-    assert str(placement) == "vision{dp:4@1,tp:2@4}+8"
-    assert placement.ranks == [8, 12, 9, 13, 10, 14, 11, 15]
-    assert str(mimo.Placement("vision", offset=4, dp=2)) == "vision{dp:2}+4"
-
-
-def test_placement_makes_torchs_device_mesh() -> None:
-    mesh = mimo.Placement.parse("vision{dp:2@1,tp:2@2}").device_mesh
-    assert mesh.mesh_dim_names == ("dp", "tp")
-    assert mesh.mesh.tolist() == [[0, 2], [1, 3]]
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: mimo.Placement("vision", dp=0), "placement vision: axis dp has size 0"),
-        (lambda: mimo.Placement("vision"), "placement vision: .*expected an axis name"),
-        (lambda: mimo.Placement("vision", offset=-1, dp=2), "expected a rank offset"),
-        (lambda: mimo.Placement.parse("{dp:2}"), '"" is no placement name'),
-        (lambda: mimo.Placement("two words", dp=2), '"two words" is no placement name'),
-        (lambda: mimo.Placement.parse("v{dp:2@1,tp:2@1}"), "rank 1 is named twice"),
-        (lambda: mimo.Placement("vision", dp=2).coordinate("dp", 7), "rank 7 is not in vision"),
-    ],
-)
-def test_bad_placements_are_named(make: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()
 
 
 def test_attach_makes_one_border_a_side() -> None:
@@ -158,6 +120,77 @@ def test_what_cannot_cross_is_named() -> None:
         model(torch.ones(3, 3))
 
 
+def test_parts_of_an_attached_model_are_left_to_the_whole() -> None:
+    model = nn.Sequential(placed({"dp": 4}, {"dp": 2, "tp": 2}))
+    mimo.place(model, mimo.Placement("outer", dp=2, tp=2))
+    mimo.attach(model)
+    before = mimo.traffic().calls
+    for call in (mimo.attach, mimo.detach):
+        with pytest.raises(ValueError, match="this Model is part of an attached Sequential"):
+            call(model[0])
+    model(torch.ones(2, 3))
+    assert mimo.traffic().calls - before == 2
+
+
+def test_attaching_what_is_around_an_attached_model_starts_over() -> None:
+    inner = placed({"dp": 4}, {"dp": 2, "tp": 2})
+    mimo.attach(inner)
+    model = nn.Sequential(inner)
+    mimo.place(model, mimo.Placement("outer", dp=2, tp=2))
+    mimo.attach(model)
+    before = mimo.traffic().calls
+    model(torch.ones(2, 3))
+    assert mimo.traffic().calls - before == 2
+    with pytest.raises(ValueError, match="not attached"):
+        mimo.borders(inner)
+
+
+def test_a_copy_is_attached_anew_and_detached() -> None:
+    model = placed({"dp": 4}, {"dp": 2, "tp": 2})
+    mimo.attach(model)
+    other = copy.deepcopy(model)
+    mimo.place(other, mimo.Placement("language", dp=2, tp=2))
+    mimo.place(other.visual, mimo.Placement("vision", dp=4))
+    for attach, calls in ((mimo.attach, 2), (mimo.detach, 0)):
+        attach(other)
+        before = mimo.traffic().calls
+        other(torch.ones(2, 3))
+        assert mimo.traffic().calls - before == calls
+    before = mimo.traffic().calls
+    model(torch.ones(2, 3))
+    assert mimo.traffic().calls - before == 2
+
+
+def test_an_attach_that_fails_leaves_the_borders_as_they_were() -> None:
+    model = placed({"dp": 4}, {"dp": 2, "tp": 2})
+    mimo.attach(model)
+    mimo.place(model.visual, mimo.Placement("vision", dp=2))
+    with pytest.raises(ValueError, match="called from language"):
+        mimo.attach(model)
+    before = mimo.traffic().calls
+    model(torch.ones(2, 3))
+    assert mimo.traffic().calls - before == 2
+
+
+def test_after_destroy_a_border_says_what_is_missing() -> None:
+    model = placed({"dp": 4}, {"dp": 2, "tp": 2})
+    mimo.attach(model)
+    mimo.destroy()
+    with pytest.raises(RuntimeError, match="there is no group mimo:0,1,2,3"):
+        model(torch.ones(2, 3))
+    mimo.attach(model)
+    model(torch.ones(2, 3))
+
+
+def test_a_new_job_makes_new_groups() -> None:
+    mimo.attach(placed({"dp": 4}, {"dp": 2, "tp": 2}))
+    dist.destroy_process_group()
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
+    model = placed({"dp": 4}, {"dp": 2, "tp": 2})
+    mimo.attach(model)
+    assert model(torch.ones(2, 3)).shape == (2, 3)
+
+
 def test_explain_shows_every_border() -> None:
     model = placed({"dp": 4}, {"dp": 2, "tp": 2})
     mimo.attach(model)
@@ -169,20 +202,33 @@ def test_explain_shows_every_border() -> None:
 
 def test_explain_works_with_no_job_running() -> None:
     command = [sys.executable, "-m", "mimo", "explain"]
-    edge = "vision{dp:4,tp:2}[S(0),I] -> language{dp:2,tp:4}[S(0),I]"
     done = subprocess.run(
-        [*command, edge, "--shape", "8,256,1024", "--dtype", "bfloat16"],
+        [*command, EDGE, "--shape", "8,256,1024", "--dtype", "bfloat16"],
         capture_output=True,
         text=True,
         check=True,
     )
     for word in ("all-gather", "4 of 2 ranks", "stride 2", "first [0, 2]", "1 MiB", "slice"):
         assert word in done.stdout
-    bad = subprocess.run(
-        [*command, edge + "]", "--shape", "8"], capture_output=True, text=True, check=False
-    )
-    assert bad.returncode == 1
-    assert "expected the end, found ']'" in bad.stderr
+
+
+@pytest.mark.parametrize(
+    ("edge", "shape", "message"),
+    [
+        (EDGE + "]", "8,4", 'expected the end, found "]"'),
+        (EDGE, "8,x", "'8,x' is no list of whole numbers: 8,256,1024"),
+        (EDGE, f"{2**63}", f"size {2**63} of [{2**63}] is not in [0, 2^63)"),
+        (EDGE, f"{2**62},4", "more than 2^63 - 1 elements"),
+    ],
+)
+def test_explain_says_what_is_wrong(
+    edge: str, shape: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        assert main(["explain", edge, "--shape", shape]) == 1
+    except SystemExit as exit_:
+        assert exit_.code == 2
+    assert message in capsys.readouterr().err
 
 
 def test_losses_add_up_to_the_global_mean_and_zero_tokens_give_zero() -> None:
@@ -194,3 +240,24 @@ def test_losses_add_up_to_the_global_mean_and_zero_tokens_give_zero() -> None:
     loss = mimo.token_loss(logits, torch.full_like(labels, -100))
     loss.backward()
     assert loss.item() == 0 and not logits.grad.any()
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels", "tokens", "message"),
+    [
+        (
+            (2, 3, 5),
+            (2, 4),
+            None,
+            r"labels \[2, 4\] are not .* logits \[2, 3, 5\]",
+        ),
+        ((6, 5), (2, 3), None, r"labels \[2, 3\] are not one"),
+        ((2, 3, 5), (2, 3), (1,), r"tokens \[1\] is not one 0-d count"),
+    ],
+)
+def test_losses_of_unlike_shapes_are_refused(
+    logits: tuple[int, ...], labels: tuple[int, ...], tokens: tuple[int, ...] | None, message: str
+) -> None:
+    count = None if tokens is None else torch.ones(tokens, dtype=torch.int64)
+    with pytest.raises(ValueError, match=message):
+        mimo.token_loss(torch.zeros(logits), torch.zeros(labels, dtype=torch.int64), tokens=count)

@@ -108,11 +108,10 @@ def check_pairs() -> dict[str, float]:
     """On each of eight ranks: the largest difference of every pair, wrapper and microbatches."""
     config = small_config(heads=8)
     runs = [
-        Run(*pair, fsdp=i % 2 == 0, microbatches=1 if i % 2 else 4, config=config)
-        for i, pair in enumerate(ON_EIGHT_RANKS.values())
+        Run(*pair, fsdp=i % 2 == 0, config=config) for i, pair in enumerate(ON_EIGHT_RANKS.values())
     ]
-    fan_in = runs[0]
-    runs += [replace(fan_in, microbatches=1), replace(fan_in, fsdp=False)]
+    fan_in, fan_out = runs[:2]
+    runs += [replace(fan_in, microbatches=4), replace(fan_out, microbatches=4)]
     differences = {f"{run}": largest_difference(run) for run in runs}
     mimo.destroy()
     return differences

@@ -1,11 +1,8 @@
-// Group names and traffic totals.
+// torch.ops.mimo.group_name.
 
 #include <string>
-#include <tuple>
-#include <vector>
 
 #include "ops/group.h"
-#include "ops/traffic.h"
 #include "torch/library.h"
 
 namespace mimo {
@@ -13,15 +10,7 @@ namespace {
 
 std::string NameOf(at::IntArrayRef ranks) { return GroupName({ranks.data(), ranks.size()}); }
 
-std::tuple<int64_t, int64_t, int64_t> Totals() {
-  const Traffic traffic = TotalTraffic();
-  return {traffic.calls, traffic.nanoseconds, traffic.bytes};
-}
-
 }  // namespace
 }  // namespace mimo
 
-TORCH_LIBRARY_FRAGMENT(mimo, m) {
-  m.def("group_name(int[] ranks) -> str", &mimo::NameOf);
-  m.def("traffic() -> (int calls, int nanoseconds, int bytes)", &mimo::Totals);
-}
+TORCH_LIBRARY_FRAGMENT(mimo, m) { m.def("group_name(int[] ranks) -> str", &mimo::NameOf); }

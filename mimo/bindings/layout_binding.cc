@@ -1,4 +1,4 @@
-// torch.classes.mimo.Mesh, and the canonical text of edges.
+// torch.classes.mimo.Mesh, and what Python asks of an edge's text.
 
 #include <algorithm>
 #include <string>
@@ -53,10 +53,6 @@ class MeshBinding : public torch::CustomClassHolder {
 
 void CheckPlacementNameOrThrow(const std::string& name) { ThrowIfError(CheckPlacementName(name)); }
 
-std::string CanonicalEdge(const std::string& text) {
-  return ValueOrThrow(ParseEdge(text)).ToString();
-}
-
 std::string AdjointEdge(const std::string& text) {
   return ValueOrThrow(ParseEdge(text)).Adjoint().ToString();
 }
@@ -106,7 +102,6 @@ TORCH_LIBRARY_FRAGMENT(mimo, m) {
       .def("strides", &mimo::MeshBinding::Strides)
       .def("coordinates_of", &mimo::MeshBinding::CoordinatesOf);
   m.def("check_placement_name(str name) -> ()", &mimo::CheckPlacementNameOrThrow);
-  m.def("canonical_edge(str edge) -> str", &mimo::CanonicalEdge);
   m.def("adjoint_edge(str edge) -> str", &mimo::AdjointEdge);
   m.def("invariant_axes(str edge) -> str[]", &mimo::InvariantAxes);
   m.def("source_parts(str edge) -> int[]", &mimo::SourceParts);

@@ -46,10 +46,17 @@ absl::Status CheckSizes(const Layout& layout, absl::Span<const int64_t> sizes) {
         absl::StrCat(layout.ToString(), " splits dimension ", layout.MinimumDims() - 1,
                      " of a tensor of logical sizes [", absl::StrJoin(sizes, ","), "]"));
   }
+  // Counted with empty dimensions as 1: strides must not overflow either.
+  int64_t elements = 1;
   for (const int64_t size : sizes) {
     if (size < 0) {
       return absl::InvalidArgumentError(absl::StrCat(
           layout.ToString(), ": negative logical size in [", absl::StrJoin(sizes, ","), "]"));
+    }
+    if (__builtin_mul_overflow(elements, std::max<int64_t>(1, size), &elements)) {
+      return absl::InvalidArgumentError(absl::StrCat(layout.ToString(), ": logical sizes [",
+                                                     absl::StrJoin(sizes, ","),
+                                                     "] are more than 2^63 - 1 elements"));
     }
   }
   return absl::OkStatus();

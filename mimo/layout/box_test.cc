@@ -46,6 +46,9 @@ TEST(BoxTest, ErrorsNameTheLayoutAndTheValues) {
               HasSubstr("m{a:2}[S(1)] splits dimension 1 of a tensor of logical sizes [4]"));
   EXPECT_THAT(std::string(LocalBox(layout, {4, -1}, 0).status().message()),
               HasSubstr("negative logical size"));
+  EXPECT_THAT(
+      std::string(LocalBox(layout, {0, int64_t{1} << 32, int64_t{1} << 31}, 0).status().message()),
+      HasSubstr("[0,4294967296,2147483648] are more than 2^63 - 1 elements"));
   EXPECT_THAT(std::string(LocalBox(layout, {4, 4}, 2).status().message()),
               HasSubstr("rank 2 is not in m{a:2}"));
   const Layout zigzag = ParseLayout("m{a:2}[S(0;zigzag)]").value();

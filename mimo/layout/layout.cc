@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "mimo/layout/quoted.h"
 
 namespace mimo {
 namespace {
@@ -19,8 +20,9 @@ struct PlacedAxis {
   friend bool operator==(const PlacedAxis&, const PlacedAxis&) = default;
 };
 
-// The axes that matter in an order that equal meanings share: splits by dimension and, within one,
-// as they nest; the others by kind and stride.
+// The axes that matter in a form that equal meanings share: splits by dimension and, within one, as
+// they nest; the others by kind and stride, those that continue each other as one. Splits are never
+// merged: where sizes do not divide, two in a row cut otherwise than one of their product.
 std::vector<PlacedAxis> NormalForm(const Layout& layout) {
   std::vector<PlacedAxis> axes;
   for (size_t i = 0; i < layout.sbp().size(); ++i) {
@@ -32,7 +34,19 @@ std::vector<PlacedAxis> NormalForm(const Layout& layout) {
   };
   std::stable_sort(axes.begin(), axes.end(),
                    [&](const PlacedAxis& a, const PlacedAxis& b) { return key(a) < key(b); });
-  return axes;
+  std::vector<PlacedAxis> merged;
+  for (const PlacedAxis& axis : axes) {
+    const bool continues = !merged.empty() && !axis.sbp.is_split() &&
+                           merged.back().sbp.kind == axis.sbp.kind &&
+                           axis.stride % merged.back().stride == 0 &&
+                           axis.stride / merged.back().stride == merged.back().size;
+    if (continues) {
+      merged.back().size *= axis.size;
+    } else {
+      merged.push_back(axis);
+    }
+  }
+  return merged;
 }
 
 }  // namespace
@@ -40,7 +54,7 @@ std::vector<PlacedAxis> NormalForm(const Layout& layout) {
 absl::Status CheckPlacementName(absl::string_view name) {
   if (IsName(name)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "\"", name, "\" is no placement name: a letter or '_', then letters, digits, '_', '.'"));
+      Quoted(name), " is no placement name: a letter or '_', then letters, digits, '_', '.'"));
 }
 
 Layout::Layout(std::string name, Mesh mesh, std::vector<Sbp> sbp)

@@ -44,8 +44,9 @@ class Layout {
   // Canonical text, e.g. "vision{dp:4,tp:2}[S(0),I]".
   std::string ToString() const;
 
-  // Equality of meaning: the same ranks hold the same parts in the same role. Names, axes of size
-  // 1 and the order of axes that do not nest make no difference.
+  // Equality of meaning: the same ranks hold the same parts in the same role, whatever the sizes.
+  // Names, axes of size 1, the order of axes that do not nest and how one set of replicas is made
+  // up of axes make no difference.
   friend bool operator==(const Layout& a, const Layout& b);
 
  private:

@@ -36,6 +36,17 @@ TEST(LayoutTest, EqualityIsOnMeaning) {
   EXPECT_EQ(L("m{dp:2,cp:2@2,tp:2@1}[S(0),I,S(1)]"), L("m{cp:2@2,tp:2@1,dp:2@4}[I,S(1),S(0)]"));
 }
 
+TEST(LayoutTest, OneSetOfReplicasIsTheSameHoweverItsAxesAreCut) {
+  EXPECT_EQ(L("m{a:2,b:2}[I,I]"), L("m{tp:4}[I]"));
+  EXPECT_EQ(L("m{a:3,b:2}[P,P]"), L("m{a:3@1,b:2@3}[P,P]"));
+  EXPECT_EQ(L("m{dp:2,a:2,b:2}[S(0),I,I]"), L("m{dp:2,tp:4}[S(0),I]"));
+  EXPECT_EQ(L("m{a:2@8,dp:2@4,b:2@2,c:2@1}[B,S(0),B,B]"), L("m{a:2@8,dp:2@4,b:4@1}[B,S(0),B]"));
+  EXPECT_NE(L("m{a:2,b:2}[I,B]"), L("m{tp:4}[I]"));
+  EXPECT_NE(L("m{a:2@4,b:2@1}[I,I]"), L("m{tp:4}[I]"));
+  // Two splits in a row cut 5 rows into 2, 1, 1, 1; one cuts them into 2, 2, 1, 0.
+  EXPECT_NE(L("m{a:2,b:2}[S(0),S(0)]"), L("m{dp:4}[S(0)]"));
+}
+
 TEST(LayoutTest, DifferentMeaningsAreNotEqual) {
   const Layout layout = L("m{dp:2@2,tp:2@1}[S(0),I]");
   EXPECT_NE(layout, L("m{dp:2@1,tp:2@2}[S(0),I]"));

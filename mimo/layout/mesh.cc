@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "mimo/layout/quoted.h"
 
 namespace mimo {
 namespace {
@@ -69,7 +70,7 @@ absl::Status CheckRanksDiffer(const Mesh& mesh) {
 absl::Status CheckAxis(const Axis& axis) {
   if (!IsName(axis.name)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "\"", axis.name, "\" is no axis name: a letter or '_', then letters, digits, '_', '.'"));
+        Quoted(axis.name), " is no axis name: a letter or '_', then letters, digits, '_', '.'"));
   }
   if (axis.size < 1) {
     return absl::InvalidArgumentError(

@@ -5,10 +5,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "mimo/layout/quoted.h"
 
 namespace mimo {
 namespace {
@@ -18,6 +20,9 @@ constexpr SplitRule kRules[] = {SplitRule::kChunk, SplitRule::kBalanced, SplitRu
 
 // Splits divide dimensions of real tensors; the bound keeps dim an int.
 constexpr int64_t kMostDims = 64;
+
+// True for the bytes of a UTF-8 character behind its first.
+bool IsContinuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
 // One entry of an sbp list and the axis it was given for, if it was named.
 struct Entry {
@@ -248,10 +253,14 @@ class Parser {
 
   absl::Status Expected(absl::string_view what) {
     SkipSpaces();
+    size_t next = position_ + 1;
+    while (next < text_.size() && IsContinuation(text_[next])) ++next;
     const std::string found =
-        position_ < text_.size() ? absl::StrCat("'", text_.substr(position_, 1), "'") : "the end";
+        position_ < text_.size() ? Quoted(text_.substr(position_, next - position_)) : "the end";
+    const absl::string_view before = text_.substr(0, position_);
     return absl::InvalidArgumentError(
-        absl::StrCat("at ", position_, " of \"", text_, "\": expected ", what, ", found ", found));
+        absl::StrCat("at ", before.size() - absl::c_count_if(before, IsContinuation), " of ",
+                     Quoted(text_), ": expected ", what, ", found ", found));
   }
 
   absl::string_view text_;

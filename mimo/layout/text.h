@@ -13,7 +13,7 @@
 // axes. ToString of each type prints the canonical text, which parses to an equal value.
 //
 // Errors are InvalidArgument. Where the text is no such sentence the message gives the position
-// (counted from 0) and what was expected there; where it is one, what Mesh::Create or
+// (in characters, from 0) and what was expected there; where it is one, what Mesh::Create or
 // Layout::Create say of its values.
 
 #ifndef MIMO_LAYOUT_TEXT_H_

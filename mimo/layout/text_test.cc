@@ -46,7 +46,7 @@ TEST(TextTest, ErrorsGiveThePositionAndWhatWasExpected) {
   EXPECT_THAT(ErrorOf("v{dp:4}[S(0)]"), HasSubstr("at 13 of"));
   EXPECT_THAT(ErrorOf("v{dp:4}[S(0)]"), HasSubstr("expected '->', found the end"));
   EXPECT_THAT(ErrorOf("v{dp:x}[I] -> l{dp:2}[I]"), HasSubstr("at 5 of"));
-  EXPECT_THAT(ErrorOf("v{dp:x}[I] -> l{dp:2}[I]"), HasSubstr("expected a size, found 'x'"));
+  EXPECT_THAT(ErrorOf("v{dp:x}[I] -> l{dp:2}[I]"), HasSubstr("expected a size, found \"x\""));
   EXPECT_THAT(ErrorOf("v{dp:2}[Q] -> l{dp:2}[I]"), HasSubstr("at 8 of"));
   EXPECT_THAT(ErrorOf("v{dp:2}[Q] -> l{dp:2}[I]"), HasSubstr("expected S(dim), I, B or P"));
   EXPECT_THAT(ErrorOf("v{dp:2}[S] -> l{dp:2}[I]"), HasSubstr("expected '(' and a dimension"));
@@ -55,6 +55,18 @@ TEST(TextTest, ErrorsGiveThePositionAndWhatWasExpected) {
   EXPECT_THAT(ErrorOf("v{dp:2@0}[I] -> l{dp:2}[I]"), HasSubstr("a stride of at least 1"));
   EXPECT_THAT(ErrorOf("v{dp:99999999999999999999}[I] -> l{dp:2}[I]"),
               HasSubstr("expected a size below 2^63"));
+}
+
+TEST(TextTest, ErrorsCountAndShowWholeCharacters) {
+  EXPECT_THAT(ErrorOf("v{dp:2}[é] -> l"),
+              HasSubstr("at 8 of \"v{dp:2}[é] -> l\": expected S(dim)"));
+  EXPECT_THAT(ErrorOf("v{dp:2}[é] -> l"), HasSubstr("found \"é\""));
+  EXPECT_THAT(ErrorOf("v{dp:2}[I] ü"), HasSubstr("at 11 of"));
+  EXPECT_THAT(ErrorOf("v{é:2}[I] ü"), HasSubstr("at 2 of"));
+  EXPECT_THAT(ErrorOf("v{dp:2}[I]é ü"), HasSubstr("found \"é\""));
+  // A control character neither ends the message nor leaves its line.
+  EXPECT_THAT(ErrorOf(absl::string_view("v{dp:2\0}", 8)),
+              HasSubstr("of \"v{dp:2\\000}\": expected ',' or '}', found \"\\000\""));
 }
 
 TEST(TextTest, ErrorsOfValuesNameThePlacement) {

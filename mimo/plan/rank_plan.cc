@@ -36,16 +36,22 @@ class Cache {
   absl::flat_hash_map<Key, std::shared_ptr<const Value>> values_ ABSL_GUARDED_BY(mutex_);
 };
 
-using PlanKey = std::tuple<std::string, std::vector<int64_t>, int64_t>;
+using PlanKey = std::pair<std::string, std::vector<int64_t>>;
+using RankPlanKey = std::tuple<std::string, std::vector<int64_t>, int64_t>;
 
-// Leaked on purpose: ops can run while static objects are destroyed.
-Cache<PlanKey, RankPlan>& Plans() {
-  static auto& plans = *new Cache<PlanKey, RankPlan>();
+// The caches are leaked on purpose: ops can run while static objects are destroyed.
+Cache<RankPlanKey, RankPlan>& RankPlans() {
+  static auto& plans = *new Cache<RankPlanKey, RankPlan>();
   return plans;
 }
 
-Cache<std::string, Edge>& Edges() {
-  static auto& edges = *new Cache<std::string, Edge>();
+Cache<PlanKey, Plan>& Plans() {
+  static auto& plans = *new Cache<PlanKey, Plan>();
+  return plans;
+}
+
+Cache<std::string, ParsedEdge>& Edges() {
+  static auto& edges = *new Cache<std::string, ParsedEdge>();
   return edges;
 }
 
@@ -86,10 +92,9 @@ bool AreStacked(const std::vector<Box>& blocks, absl::Span<const int64_t> shape)
 
 absl::StatusOr<RankPlan> MakeRankPlan(absl::string_view edge, absl::Span<const int64_t> sizes,
                                       int64_t rank) {
-  absl::StatusOr<std::shared_ptr<const Edge>> parsed = CachedEdge(edge);
-  if (!parsed.ok()) return parsed.status();
-  absl::StatusOr<Plan> plan = Plan::Create(**parsed, {sizes.begin(), sizes.end()});
-  if (!plan.ok()) return plan.status();
+  absl::StatusOr<std::shared_ptr<const Plan>> cached = CachedPlan(edge, sizes);
+  if (!cached.ok()) return cached.status();
+  const Plan* plan = cached->get();
   absl::StatusOr<Box> source = plan->SourceBox(rank);
   if (!source.ok()) return source.status();
   absl::StatusOr<Box> destination = plan->DestinationBox(rank);
@@ -115,19 +120,31 @@ absl::StatusOr<RankPlan> MakeRankPlan(absl::string_view edge, absl::Span<const i
 absl::StatusOr<std::shared_ptr<const RankPlan>> CachedRankPlan(absl::string_view edge,
                                                                absl::Span<const int64_t> sizes,
                                                                int64_t rank) {
-  PlanKey key{std::string(edge), {sizes.begin(), sizes.end()}, rank};
-  if (std::shared_ptr<const RankPlan> plan = Plans().Find(key)) return plan;
+  RankPlanKey key{std::string(edge), {sizes.begin(), sizes.end()}, rank};
+  if (std::shared_ptr<const RankPlan> plan = RankPlans().Find(key)) return plan;
   absl::StatusOr<RankPlan> plan = MakeRankPlan(edge, sizes, rank);
+  if (!plan.ok()) return plan.status();
+  return RankPlans().Keep(std::move(key), *std::move(plan));
+}
+
+absl::StatusOr<std::shared_ptr<const Plan>> CachedPlan(absl::string_view edge,
+                                                       absl::Span<const int64_t> sizes) {
+  PlanKey key{std::string(edge), {sizes.begin(), sizes.end()}};
+  if (std::shared_ptr<const Plan> plan = Plans().Find(key)) return plan;
+  absl::StatusOr<std::shared_ptr<const ParsedEdge>> parsed = CachedEdge(edge);
+  if (!parsed.ok()) return parsed.status();
+  absl::StatusOr<Plan> plan = Plan::Create((*parsed)->edge, key.second);
   if (!plan.ok()) return plan.status();
   return Plans().Keep(std::move(key), *std::move(plan));
 }
 
-absl::StatusOr<std::shared_ptr<const Edge>> CachedEdge(absl::string_view text) {
+absl::StatusOr<std::shared_ptr<const ParsedEdge>> CachedEdge(absl::string_view text) {
   std::string key(text);
-  if (std::shared_ptr<const Edge> edge = Edges().Find(key)) return edge;
+  if (std::shared_ptr<const ParsedEdge> edge = Edges().Find(key)) return edge;
   absl::StatusOr<Edge> edge = ParseEdge(text);
   if (!edge.ok()) return edge.status();
-  return Edges().Keep(std::move(key), *std::move(edge));
+  std::string adjoint = edge->Adjoint().ToString();
+  return Edges().Keep(std::move(key), {*std::move(edge), std::move(adjoint)});
 }
 
 }  // namespace mimo

@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "mimo/layout/box.h"
+#include "mimo/layout/layout.h"
 #include "mimo/plan/plan.h"
 
 namespace mimo {
@@ -30,20 +32,27 @@ struct RankPlan {
   bool stacked = false;
 };
 
+// An edge read from its text.
+struct ParsedEdge {
+  Edge edge;
+  // The canonical text of the edge that gradients take back.
+  std::string adjoint;
+};
+
 // The plan of `rank`. Errors as ParseEdge, Plan::Create and LocalBox.
 absl::StatusOr<RankPlan> MakeRankPlan(absl::string_view edge, absl::Span<const int64_t> sizes,
                                       int64_t rank);
 
-// The same from a bounded cache that all threads share. The text is the key: each spelling of an
-// edge has its own entry.
+// The same, the plan of all ranks and the edge from bounded caches that all threads share. The text
+// is the key: each spelling of an edge has its own entry.
 absl::StatusOr<std::shared_ptr<const RankPlan>> CachedRankPlan(absl::string_view edge,
                                                                absl::Span<const int64_t> sizes,
                                                                int64_t rank);
+absl::StatusOr<std::shared_ptr<const Plan>> CachedPlan(absl::string_view edge,
+                                                       absl::Span<const int64_t> sizes);
+absl::StatusOr<std::shared_ptr<const ParsedEdge>> CachedEdge(absl::string_view text);
 
-// The parsed edge, from the same kind of cache.
-absl::StatusOr<std::shared_ptr<const Edge>> CachedEdge(absl::string_view text);
-
-// How many plans the cache holds at the most.
+// How many entries each cache holds at the most; one more and it starts over.
 inline constexpr int kMostCachedPlans = 4096;
 
 }  // namespace mimo

@@ -53,6 +53,8 @@ TEST(RankPlanTest, CacheReturnsTheSamePlanAndStaysBounded) {
   const auto first = plan(1);
   EXPECT_EQ(plan(1), first);
   for (int64_t rows = 2; rows < int64_t{2} * kMostCachedPlans; ++rows) plan(rows);
+  // More plans than the cache holds came after it: it was dropped and is made anew.
+  EXPECT_NE(plan(1), first);
   EXPECT_EQ(plan(1)->destination_shape, first->destination_shape);
   EXPECT_FALSE(CachedRankPlan("v{dp:2}[S(0)] -> ", {2}, 0).ok());
 }
