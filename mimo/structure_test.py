@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings, strategies
 from torch.utils import _pytree as pytree
 
 from mimo.structure import holds_tensors, take_apart, take_apart_call
@@ -66,6 +67,30 @@ def test_values_have_paths_and_go_back(tree: Any, paths: list[str]) -> None:  # 
     again = take_apart(tree, "at").rebuild([str(value) for value in structure.values])
     assert take_apart(again, "at").paths == paths
     assert take_apart(again, "at").values == [str(value) for value in structure.values]
+
+
+TREES = strategies.recursive(
+    strategies.integers(),
+    lambda below: (
+        strategies.lists(below)
+        | strategies.tuples(below, below)
+        | strategies.dictionaries(strategies.sampled_from("abc"), below)
+        | strategies.builds(Frozen, below, below)
+        | strategies.builds(Output, strategies.dictionaries(strategies.sampled_from("xyz"), below))
+    ),
+)
+
+
+@settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(TREES)
+def test_any_tree_goes_back_with_its_values_in_their_places(tree: Any) -> None:  # noqa: ANN401
+    structure = take_apart(tree)
+    assert len(set(structure.paths)) == len(structure.paths) == len(structure.values)
+    assert structure.rebuild(structure.values) is tree
+    doubled = structure.rebuild([2 * value for value in structure.values])
+    assert take_apart(doubled).paths == structure.paths
+    assert take_apart(doubled).values == [2 * value for value in structure.values]
+    assert take_apart(doubled).rebuild(structure.values) == tree
 
 
 def test_dataclasses_are_copied_not_made_anew() -> None:

@@ -47,6 +47,6 @@ def test_clang_tidy_reads_every_source() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".cc", ".h", ".py"])
-def test_files_have_one_subject(suffix: str) -> None:
+def test_files_are_short(suffix: str) -> None:
     long = [path for path in sources(suffix) if len(path.read_text().splitlines()) > 400]
     assert not long
