@@ -131,12 +131,16 @@ def _check_whole(caller: str, model: nn.Module) -> None:
 def _check_ranks(path: str, inner: Placement, outer: Placement) -> None:
     relation = inner.relation(outer)
     if relation != "colocated":
-        missing = sorted(set(inner.ranks) ^ set(outer.ranks))
+        ranks = sorted({*inner.ranks, *outer.ranks})
+        alone = {
+            placement: [rank for rank in ranks if outer.role(inner, rank) == role]
+            for placement, role in ((outer, "source"), (inner, "destination"))
+        }
+        words = " and ".join(f"{only} only in {each}" for each, only in alone.items() if only)
         raise ValueError(
             f"mimo.attach: {path} is placed on {inner} but called from {outer}; these are "
-            f"{relation} ({inner.num_ranks} and {outer.num_ranks} ranks, not shared: {missing}), "
-            "and a forward call needs both on the same ranks. Other ranks are reached by "
-            "mimo.reshard or a pipeline schedule"
+            f"{relation} (ranks {words}), and a forward call needs both on the same ranks. Other "
+            "ranks are reached by mimo.reshard or a pipeline schedule"
         )
     for placement in (inner, outer):
         strides = placement.strides
@@ -259,6 +263,12 @@ def _reset_dynamo() -> None:
     # Compiled code does not look whether a module's hooks have changed.
     if "torch._dynamo" in sys.modules:
         torch._dynamo.reset()
+
+
+def placements(model: nn.Module) -> list[Placement]:
+    """The placements of a placed model and of its descendants, each once, parents first."""
+    placed = [_placed[each].placement for each in model.modules() if each in _placed]
+    return list({str(each): each for each in placed}.values())
 
 
 def borders(model: nn.Module) -> list[Border]:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from mimo.attach import borders
+from mimo.attach import borders, placements
 from mimo.plan import Plan
 
 
@@ -44,7 +44,7 @@ def _text(table: Table) -> str:
 
 
 def explain(model: nn.Module) -> str:
-    """The table of an attached model's edges: plan, groups, bytes and what gradients do.
+    """An attached model's placements, and the table of its edges: plan, groups, bytes, gradients.
 
     Bytes are known for borders that a tensor has crossed.
 
@@ -69,7 +69,7 @@ def explain(model: nn.Module) -> str:
             name = f"{border.name} {path or ''}".rstrip()
             plans = f"{plan.kind}\ngradient: {plan.adjoint().kind}"
             table.add_row(f"{name}\n{source} ->\n{destination}", plans, _groups(plan), tensor)
-    return _text(table)
+    return "".join(f"{each.strided_text}\n" for each in placements(model)) + _text(table)
 
 
 def explain_edge(edge: str, sizes: Sequence[int], dtype: torch.dtype) -> str:

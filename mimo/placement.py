@@ -148,6 +148,13 @@ class Placement:
         """How far apart neighbours on each axis are in rank numbers."""
         return dict(zip(self._mesh.names(), self._mesh.strides(), strict=True))
 
+    @property
+    def strided_text(self) -> str:
+        """The placement with every stride written out, e.g. `language{dp:2@2,tp:2@1}`."""
+        axes = ",".join(f"{axis}:{self.axes[axis]}@{at}" for axis, at in self.strides.items())
+        offset = min(self.ranks)
+        return f"{self.name}{{{axes}}}" + (f"+{offset}" if offset else "")
+
     def size(self, axis: str) -> int:
         """The size of an axis; 1 for one the placement does not have."""
         return self.axes.get(axis, 1)
@@ -179,6 +186,18 @@ class Placement:
         if mine == theirs:
             return "colocated"
         return "overlapping" if mine & theirs else "disjoint"
+
+    def role(self, destination: Placement, rank: int | None = None) -> str:
+        """What a rank (this process's by default) does on the way from here to `destination`.
+
+        Returns:
+            `source`, `destination`, `both` or `neither`.
+        """
+        rank = dist.get_rank() if rank is None else rank
+        sends, receives = rank in self.ranks, rank in destination.ranks
+        if sends and receives:
+            return "both"
+        return "source" if sends else "destination" if receives else "neither"
 
     def layout(self, entries: Sequence[Sbp] | None = None) -> str:
         """The text of a layout on this mesh.

@@ -13,8 +13,9 @@ from torch.utils import _pytree as pytree
 
 from mimo.declaration import join
 
-# How far `holds_tensors` looks into objects.
+# How far `holds_tensors` looks into objects, and which it need not look into.
 DEPTH = 4
+PLAIN = (int, float, complex, str, bytes, type(None), type, nn.Module)
 
 
 @dataclasses.dataclass
@@ -69,7 +70,7 @@ def holds_tensors(value: Any, depth: int = DEPTH) -> bool:  # noqa: ANN401  any 
     """Whether a tensor lies in a container or object that `take_apart` cannot look into."""
     if isinstance(value, torch.Tensor):
         return True
-    if depth == 0 or isinstance(value, str | bytes | type | nn.Module):
+    if depth == 0 or isinstance(value, PLAIN):
         return False
     if isinstance(value, Mapping):
         below = list(value.values())

@@ -196,6 +196,7 @@ def test_explain_shows_every_border() -> None:
     mimo.attach(model)
     model(torch.ones(2, 3))
     text = mimo.explain(model)
+    assert text.startswith("language{dp:2@2,tp:2@1}\nvision{dp:4@1}\n")
     for word in ("visual.input", "visual.output", "slice", "all-gather", "[4, 3]", "12 B in"):
         assert word in text
 

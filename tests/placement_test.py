@@ -40,7 +40,9 @@ def test_placement_from_text_has_strides_and_offset() -> None:
     placement = mimo.Placement.parse("vision{dp:4@1,tp:2@4}+8")
     assert str(placement) == "vision{dp:4@1,tp:2@4}+8"
     assert placement.ranks == [8, 12, 9, 13, 10, 14, 11, 15]
+    assert placement.strided_text == str(placement)
     assert str(mimo.Placement("vision", offset=4, dp=2)) == "vision{dp:2}+4"
+    assert mimo.Placement("vision", offset=4, dp=2, tp=2).strided_text == "vision{dp:2@2,tp:2@1}+4"
 
 
 def test_placement_makes_torchs_device_mesh() -> None:
@@ -148,5 +150,11 @@ def test_relations_of_placements() -> None:
     assert first.relation(second) == "colocated"
     assert first.relation(later) == "overlapping"
     assert first.relation(apart) == "disjoint"
+    assert [first.role(later, rank) for rank in (0, 2, 5, 6)] == [
+        "source",
+        "both",
+        "destination",
+        "neither",
+    ]
     assert second.groups_along(["tp"]) == [[0, 1], [2, 3]]
     assert second.groups_along(["dp"]) == [[0, 2], [1, 3]]
