@@ -30,6 +30,7 @@ import mimo
 WIDTH = 1024
 SIZES = (4 << 10, 64 << 10, 1 << 20, 4 << 20, 64 << 20)
 NUM_RANKS = 2
+ROUNDS = 40
 
 
 def _border(source: mimo.Placement, destination: mimo.Placement) -> Callable[..., torch.Tensor]:
@@ -81,9 +82,9 @@ def _medians(ways: dict[str, Callable[[], object]], rounds: int, repeats: int) -
     with torch.no_grad():
         for _ in range(rounds + 3):
             for name, way in ways.items():
-                # Caches hold what this way reads, not what the one before read.
-                way()
                 dist.barrier()
+                # Caches hold what this way reads, not what came before.
+                way()
                 start = time.process_time_ns()
                 for _ in range(repeats):
                     way()
@@ -96,7 +97,8 @@ def _measure(out: Path) -> None:
     torch.set_num_threads(1)
     results = []
     for size in SIZES:
-        medians = _medians(_ways(size), rounds=40, repeats=max(1, min(50, (16 << 20) // size)))
+        repeats = max(2, min(50, (64 << 20) // size))
+        medians = _medians(_ways(size), rounds=ROUNDS if size < SIZES[-1] else 12, repeats=repeats)
         row = {"bytes a rank": size, "microseconds": medians}
         for ours, stock in (
             ("gather", "all_gather_into_tensor"),

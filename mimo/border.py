@@ -142,13 +142,25 @@ class Border:
         if self.side == "output":
             output = call[-1]
             if isinstance(output, torch.Tensor):
-                return self._cross_values([""], [output])[0]
+                return self._cross_lone("", output)
             return self._cross_structure(take_apart(output))
         arguments, named = call
         names = self._arguments.positional(len(arguments))
-        if not named and all(isinstance(argument, torch.Tensor) for argument in arguments):
-            return tuple(self._cross_values(names, list(arguments))), named
+        if not named and len(arguments) == 1 and isinstance(arguments[0], torch.Tensor):
+            return (self._cross_lone(names[0], arguments[0]),), named
         return self._cross_structure(take_apart_call(names, arguments, named))
+
+    def _cross_lone(self, path: str, tensor: torch.Tensor) -> torch.Tensor:
+        """One tensor on its own: the same as `_cross_values`, with less for the host to do."""
+        if self._is_first:
+            return self._cross_values([path], [tensor])[0]
+        crossing = self._of(path, False, tensor)
+        if crossing is None:
+            return tensor
+        (crossed,) = self.call([tensor], [crossing])
+        if crossing.replicas is not None:
+            crossing.replicas.watch(crossed)
+        return crossed
 
     def _cross_structure(self, structure: Structure) -> Any:  # noqa: ANN401  any structure
         for path, value in zip(structure.paths, structure.values, strict=True):
@@ -183,7 +195,7 @@ class Border:
             self._check_same(
                 {paths[i]: (values[i], each) for i, each in zip(moved, crossings, strict=True)}
             )
-        crossed = self.cross([values[i] for i in moved], crossings)
+        crossed = self._cross([values[i] for i in moved], crossings)
         values = list(values)
         for i, crossing, tensor in zip(moved, crossings, crossed, strict=True):
             if crossing.replicas is not None:
@@ -213,13 +225,27 @@ class Border:
         exchanges = {path: crossing.plan.groups() for path, (_, crossing) in moved.items()}
         check_same_tensors(self.name, self._destination.ranks, sent, exchanges)
 
-    def cross(
+    def _cross(
         self, tensors: Sequence[torch.Tensor], crossings: Sequence[Crossing]
     ) -> list[torch.Tensor]:
-        """Takes this rank's parts of tensors over the border, in one op a group.
+        """Takes this rank's parts of tensors over the border, in one op a group."""
+        calls: dict[tuple[torch._ops.OpOverload, str | None], list[int]] = {}
+        for i, crossing in enumerate(crossings):
+            calls.setdefault((crossing.op, crossing.group), []).append(i)
+        outputs: list[torch.Tensor] = list(tensors)
+        for indices in calls.values():
+            results = self.call([tensors[i] for i in indices], [crossings[i] for i in indices])
+            for i, result in zip(indices, results, strict=True):
+                outputs[i] = result
+        return outputs
+
+    def call(
+        self, tensors: Sequence[torch.Tensor], crossings: Sequence[Crossing]
+    ) -> list[torch.Tensor]:
+        """One op for tensors that share it and the group.
 
         Args:
-            tensors: the parts in their source layouts; those of one group have the same shapes.
+            tensors: the parts in their source layouts; each group's have the same shapes.
             crossings: what each does; all of them move.
 
         Returns:
@@ -230,22 +256,6 @@ class Border:
             NotImplementedError: there is no plan for an edge and these sizes.
             RuntimeError: others did not come within the time limit, or failed.
         """
-        if len(crossings) == 1:
-            return self._call(tensors, crossings)
-        calls: dict[tuple[torch._ops.OpOverload, str | None], list[int]] = {}
-        for i, crossing in enumerate(crossings):
-            calls.setdefault((crossing.op, crossing.group), []).append(i)
-        outputs: list[torch.Tensor] = list(tensors)
-        for indices in calls.values():
-            results = self._call([tensors[i] for i in indices], [crossings[i] for i in indices])
-            for i, result in zip(indices, results, strict=True):
-                outputs[i] = result
-        return outputs
-
-    def _call(
-        self, tensors: Sequence[torch.Tensor], crossings: Sequence[Crossing]
-    ) -> list[torch.Tensor]:
-        """One op for tensors that share it and the group."""
         sizes, edges = [], []
         for tensor, crossing in zip(tensors, crossings, strict=True):
             try:

@@ -75,6 +75,7 @@ class Placement:
         """A placement on listed ranks, the last axis fastest, e.g. `[0, 2, 1, 3], dp=2, tp=2`.
 
         Raises:
+            TypeError: as for `Placement`.
             ValueError: the list has not one rank for each place, or its ranks are not evenly spaced
                 along every axis.
         """
@@ -150,8 +151,11 @@ class Placement:
 
     @property
     def strided_text(self) -> str:
-        """The placement with every stride written out, e.g. `language{dp:2@2,tp:2@1}`."""
-        axes = ",".join(f"{axis}:{self.axes[axis]}@{at}" for axis, at in self.strides.items())
+        """The placement with all strides that mean something, e.g. `language{dp:2@2,tp:2@1}`."""
+        axes = ",".join(
+            f"{axis}:{size}@{self.strides[axis]}" if size > 1 else f"{axis}:{size}"
+            for axis, size in self.axes.items()
+        )
         offset = min(self.ranks)
         return f"{self.name}{{{axes}}}" + (f"+{offset}" if offset else "")
 

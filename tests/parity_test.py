@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from unittest import mock
 
-import pytest
 import torch
 
 import mimo
@@ -17,8 +16,12 @@ from tests.support.parity import Run, largest_difference, small_config
 
 TOLERANCE = 1e-10
 
-# Default of the main job, and one that fans out.
+# Default of the main job, and one that fans out; on four ranks.
 FAN_IN, FAN_OUT = Run("dp=4", "dp=2,tp=2"), Run("dp=2,tp=2", "dp=4")
+SEVERAL_MICROBATCHES = [
+    replace(FAN_IN, microbatches=4),
+    replace(FAN_OUT, microbatches=4, fsdp=False),
+]
 
 ON_EIGHT_RANKS = {
     "fan-in": ("dp=4,tp=2", "dp=2,tp=4"),
@@ -68,7 +71,7 @@ FAULTS = {"sibling dropped": drop_sibling, "slots swapped": swap_slots, "doubled
 @contextlib.contextmanager
 def planted(change: Callable[[torch.Tensor], torch.Tensor], backward: bool) -> Iterator[None]:
     """Changes what a border hands on: forward what is gathered, or backward all that is."""
-    cross = Border.cross
+    call = Border.call
 
     def wrong(
         border: Border, tensors: list[torch.Tensor], crossings: list[Crossing]
@@ -80,52 +83,52 @@ def planted(change: Callable[[torch.Tensor], torch.Tensor], backward: bool) -> I
                 else tensor
                 for tensor, crossing in zip(tensors, crossings, strict=True)
             ]
-            return cross(border, tensors, crossings)
+            return call(border, tensors, crossings)
         return [
             change(output) if crossing.plan.kind == "all-gather" else output
-            for output, crossing in zip(cross(border, tensors, crossings), crossings, strict=True)
+            for output, crossing in zip(call(border, tensors, crossings), crossings, strict=True)
         ]
 
-    with mock.patch.object(Border, "cross", wrong):
+    with mock.patch.object(Border, "call", wrong):
         yield
 
 
-def check_faults(name: str) -> dict[str, float]:
-    """On every rank: the largest difference as it is, and with each fault planted."""
-    run = FAN_IN if name == "fan-in" else FAN_OUT
-    differences = {"none": largest_difference(run)}
-    for fault, change in FAULTS.items():
-        with planted(change, backward=False):
-            differences[fault] = largest_difference(replace(run, steps=1))
-        if run is FAN_OUT:
-            with planted(change, backward=True):
-                differences[f"{fault} in the gradient"] = largest_difference(replace(run, steps=1))
+def check_faults() -> dict[str, dict[str, float]]:
+    """On every rank: the largest difference of runs as they are, and with each fault planted."""
+    right = {str(run): largest_difference(run) for run in (FAN_IN, FAN_OUT, *SEVERAL_MICROBATCHES)}
+    wrong = {}
+    for name, run in (("fan-in", FAN_IN), ("fan-out", FAN_OUT)):
+        for fault, change in FAULTS.items():
+            with planted(change, backward=False):
+                wrong[f"{name}, {fault}"] = largest_difference(replace(run, steps=1))
+            if run is FAN_OUT:
+                with planted(change, backward=True):
+                    wrong[f"{name}, {fault} back"] = largest_difference(replace(run, steps=1))
     mimo.destroy()
-    return differences
+    return {"right": right, "wrong": wrong}
 
 
 def check_pairs() -> dict[str, float]:
-    """On each of eight ranks: the largest difference of every pair, wrapper and microbatches."""
+    """On each of eight ranks: the largest difference of every pair, with FSDP2 and without."""
     config = small_config(heads=8)
     runs = [
         Run(*pair, fsdp=i % 2 == 0, config=config) for i, pair in enumerate(ON_EIGHT_RANKS.values())
     ]
-    fan_in, fan_out = runs[:2]
-    runs += [replace(fan_in, microbatches=4), replace(fan_out, microbatches=4)]
     differences = {f"{run}": largest_difference(run) for run in runs}
     mimo.destroy()
     return differences
 
 
-@pytest.mark.parametrize("name", ["fan-in", "fan-out"])
-def test_losses_and_gradients_equal_one_process_and_faults_show(name: str) -> None:
-    differences = ranks.run(check_faults, 4, name)
-    assert differences.pop("none") <= TOLERANCE
-    assert len(differences) >= len(FAULTS)
-    assert all(found > 1e-4 for found in differences.values()), differences
+def test_losses_and_gradients_equal_one_process_and_faults_show() -> None:
+    differences = ranks.run(check_faults, 4)
+    right, wrong = differences["right"], differences["wrong"]
+    assert len(right) == 4
+    assert all(found <= TOLERANCE for found in right.values()), right
+    assert len(wrong) == 3 * len(FAULTS)
+    assert all(found > 1e-4 for found in wrong.values()), wrong
 
 
 def test_every_pair_of_layouts_equals_one_process() -> None:
     differences = ranks.run(check_pairs, 8)
-    assert len(differences) == len(ON_EIGHT_RANKS) + 2
+    assert len(differences) == len(ON_EIGHT_RANKS)
     assert all(found <= TOLERANCE for found in differences.values()), differences
