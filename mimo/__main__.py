@@ -14,14 +14,14 @@ def _shape(text: str) -> list[int]:
     try:
         return [int(size) for size in text.split(",")]
     except ValueError:
-        message = f"{text!r} is no list of whole numbers: 8,256,1024"
+        message = f"{text!r}: expected whole numbers such as 8,256,1024"
         raise argparse.ArgumentTypeError(message) from None
 
 
 def _dtype(text: str) -> torch.dtype:
     dtype = getattr(torch, text, None)
     if not isinstance(dtype, torch.dtype):
-        raise argparse.ArgumentTypeError(f"{text} is no torch dtype: float32, bfloat16, ...")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a torch dtype such as bfloat16")
     return dtype
 
 

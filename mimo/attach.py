@@ -16,7 +16,7 @@ from torch import nn
 from mimo import groups
 from mimo.border import Border
 from mimo.declaration import Arguments, Declaration, flatten
-from mimo.first_use import SampleCheck, check_same_borders
+from mimo.first_use import SampleCheck, check_same_program
 from mimo.loss import token_plan
 from mimo.placement import Placement
 
@@ -55,23 +55,28 @@ def place(
             rank holds the whole), or an edge in the direction in which the tensor goes, such as
             `"[S(0),I] -> [S(0)]"`. What is declared for an argument holds for every tensor in it;
             `"pixels.0"` or a nested dict or tuple reaches inside. `"own"`: the inputs come in the
-            module's own layout. None instead of all this declares nothing.
+            module's own layout. None instead of all this declares nothing, an entry or an edge
+            alone holds for all arguments.
         outputs: the same for what it returns, by key, field or position; alone for a lone tensor.
 
     Raises:
-        ValueError: the module has no argument of a declared name.
+        ValueError: the module has no argument of a declared name, or one is declared twice.
         TypeError: a declaration is none of these, or the placement is no `Placement`.
     """
     if not isinstance(placement, Placement):
         raise TypeError(
             f"mimo.place: {type(module).__name__} on {placement!r}: expected a mimo.Placement"
         )
-    if not (isinstance(inputs, str) and inputs == "own"):
-        try:
-            list(flatten(Arguments(module).declared(inputs)))
-        except ValueError as error:
-            raise ValueError(f"mimo.place: {type(module).__name__} has {error}") from None
-    list(flatten(outputs))
+    try:
+        if inputs != "own":
+            inputs = Arguments(module).declared(inputs)
+            list(flatten(inputs))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"mimo.place: {type(module).__name__}, inputs: {error}") from None
+    try:
+        list(flatten(outputs))
+    except TypeError as error:
+        raise TypeError(f"mimo.place: {type(module).__name__}, outputs: {error}") from None
     _placed[module] = _Placed(placement, inputs, outputs)
 
 
@@ -112,10 +117,18 @@ def _check_root(model: nn.Module) -> Placement:
         )
     _check_whole("mimo.attach", model)
     root = _placed[model].placement
-    world = dist.get_world_size()
-    if root.num_ranks > world or max(root.ranks) >= world:
-        raise ValueError(f"mimo.attach: {root} needs more ranks than the {world} of this job")
+    _check_in_job("the model", root)
     return root
+
+
+def _check_in_job(path: str, placement: Placement) -> None:
+    world = dist.get_world_size()
+    # The number first: the ranks of a mesh that is far too large cannot even be listed.
+    if placement.num_ranks > world or max(placement.ranks) >= world:
+        raise ValueError(
+            f"mimo.attach: {path} is placed on {placement}, on more ranks than the {world} of this "
+            "job"
+        )
 
 
 def _check_whole(caller: str, model: nn.Module) -> None:
@@ -140,7 +153,7 @@ def _check_ranks(path: str, inner: Placement, outer: Placement) -> None:
         raise ValueError(
             f"mimo.attach: {path} is placed on {inner} but called from {outer}; these are "
             f"{relation} (ranks {words}), and a forward call needs both on the same ranks. Other "
-            "ranks are reached by mimo.reshard or a pipeline schedule"
+            "ranks cannot be reached yet: that is for mimo.reshard and pipeline schedules to come"
         )
     for placement in (inner, outer):
         strides = placement.strides
@@ -156,8 +169,9 @@ def _sides(crossed: _Crossed) -> Iterator[tuple[nn.Module, Border]]:
     """The borders of one placed module."""
     path, module, placed, caller = crossed
     inner = placed.placement
+    _check_in_job(path, inner)
     _check_ranks(path, inner, caller)
-    if not (isinstance(placed.inputs, str) and placed.inputs == "own"):
+    if placed.inputs != "own":
         yield (
             module,
             Border(
@@ -208,8 +222,8 @@ def attach(model: nn.Module) -> None:
         # The others must not wait for a rank that has failed.
         failure = error
     borders = [border for _, border in sides]
-    words = [border.describe() for border in borders] + [str(each) for each in placements]
-    check_same_borders(words, failure)
+    words = [border.describe() for border in borders] + [each.describe() for each in placements]
+    check_same_program(words, failure)
     _make_groups(placements, borders)
     detach(model)
     if any(border.moves for border in borders):
@@ -235,7 +249,7 @@ def _make_groups(placements: list[Placement], borders: list[Border]) -> None:
     rank_sets += [ranks for border in borders for ranks in border.rank_sets()]
     rank_sets += [ranks for each in placements for ranks in token_plan(each).groups()]
     timeout = min(placement.timeout for placement in placements)
-    groups.make((ranks for ranks in rank_sets), timeout)
+    groups.make(rank_sets, timeout)
 
 
 def detach(model: nn.Module) -> None:
@@ -246,6 +260,7 @@ def detach(model: nn.Module) -> None:
     """
     _check_whole("mimo.detach", model)
     removed = 0
+    # A copy has the hooks too, but nobody has handles of them.
     for module in model.modules():
         _attached.pop(module, None)
         for hooks in (module._forward_pre_hooks, module._forward_hooks):
@@ -262,7 +277,7 @@ def detach(model: nn.Module) -> None:
 def _reset_dynamo() -> None:
     # Compiled code does not look whether a module's hooks have changed.
     if "torch._dynamo" in sys.modules:
-        torch._dynamo.reset()
+        torch.compiler.reset()
 
 
 def placements(model: nn.Module) -> list[Placement]:

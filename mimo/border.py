@@ -26,7 +26,7 @@ class Border:
         side: "input" or "output".
         source: where the tensors come from.
         destination: where they go.
-        declaration: what each tensor's edge is, see `mimo.place`.
+        declaration: what each tensor's edge is, by name; see `mimo.place`.
 
     Attributes:
         path: as given.
@@ -34,8 +34,7 @@ class Border:
         crossings: by declared path, what its tensors do; the default crossing is under None.
 
     Raises:
-        ValueError: a declared edge is no text of an edge between the two placements, or names an
-            argument that the module has not.
+        ValueError: a declared edge is no text of an edge between the two placements.
         NotImplementedError: there is no plan for an edge or for its gradients.
     """
 
@@ -58,8 +57,6 @@ class Border:
         self._is_first = True
         self.crossings: dict[str | None, Crossing] = {}
         if declaration is not None:
-            if side == "input":
-                declaration = self._arguments.declared(declaration)
             for below, declared in flatten(declaration):
                 self.crossings[below] = self._crossing(declared)
         self._is_declared = bool(self.crossings)
@@ -100,7 +97,9 @@ class Border:
             self._by_path[path] = next(above, None)
         return self._by_path[path]
 
-    def _of(self, path: str, others: bool, tensor: torch.Tensor) -> Crossing | None:
+    def _crossing_of(
+        self, path: str, tensor: torch.Tensor, *, beside_others: bool
+    ) -> Crossing | None:
         """What the tensor at `path` does; None where it stays as it is."""
         if tensor.dim() == 0:
             return None
@@ -108,13 +107,13 @@ class Border:
         if crossing is None:
             crossing = self.crossings.get(None)
             if crossing is None or crossing.moves:
-                self._check_default(path, others, tensor)
+                self._check_default(path, tensor, beside_others)
         return crossing if crossing is not None and crossing.moves else None
 
-    def _check_default(self, path: str, others: bool, tensor: torch.Tensor) -> None:
+    def _check_default(self, path: str, tensor: torch.Tensor, beside_others: bool) -> None:
         """Only a lone floating-point tensor, with no declarations beside it, takes the default."""
         default = self.crossings.get(None)
-        if self._is_declared or others or not tensor.is_floating_point() or default is None:
+        if self._is_declared or beside_others or not tensor.is_floating_point() or default is None:
             declared = ", ".join(each for each in self.crossings if each)
             edge = default.edge if default else f"{self._source} -> {self._destination}"
             raise ValueError(
@@ -133,7 +132,17 @@ class Border:
         return f"mimo.place({module}, ..., {self.side}s={written})"
 
     def __call__(self, module: nn.Module, *call: Any) -> Any:  # noqa: ANN401  a hook's type
-        """The hook: `(module, args, kwargs)` before the forward, `(module, args, output)` after."""
+        """The hook: `(module, args, kwargs)` before the forward, `(module, args, output)` after.
+
+        Raises:
+            ValueError: a tensor that would move is not declared, does not fit its edge or, at the
+                first call, differs between ranks.
+            TypeError: tensors lie where torch's pytree cannot look.
+            NotImplementedError: there is no plan for an edge and these sizes.
+            RuntimeError: others did not come within the time limit, or the border is entered again
+                in a backward.
+        """
+        # The task's number is -1 while no backward runs.
         if not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1:
             raise RuntimeError(
                 f"{self.name}: the border is entered again by a recomputation in the backward; "
@@ -154,7 +163,7 @@ class Border:
         """One tensor on its own: the same as `_cross_values`, with less for the host to do."""
         if self._is_first:
             return self._cross_values([path], [tensor])[0]
-        crossing = self._of(path, False, tensor)
+        crossing = self._crossing_of(path, tensor, beside_others=False)
         if crossing is None:
             return tensor
         (crossed,) = self.call([tensor], [crossing])
@@ -185,16 +194,17 @@ class Border:
         others = len(tensors) > 1 and sum(values[i].dim() > 0 for i in tensors) > 1
         moved, crossings = [], []
         for i in tensors:
-            crossing = self._of(paths[i], others, values[i])
+            crossing = self._crossing_of(paths[i], values[i], beside_others=others)
             if crossing is not None:
                 moved.append(i)
                 crossings.append(crossing)
         if self._is_first and not torch.compiler.is_compiling():
-            self._is_first = False
             self._warn_of_unmatched(paths)
             self._check_same(
                 {paths[i]: (values[i], each) for i, each in zip(moved, crossings, strict=True)}
             )
+            # Only now: whoever goes on after an error is checked again.
+            self._is_first = False
         crossed = self._cross([values[i] for i in moved], crossings)
         values = list(values)
         for i, crossing, tensor in zip(moved, crossings, crossed, strict=True):
@@ -245,7 +255,7 @@ class Border:
         """One op for tensors that share it and the group.
 
         Args:
-            tensors: the parts in their source layouts; each group's have the same shapes.
+            tensors: the parts in their source layouts, of equal shapes on all ranks of the group.
             crossings: what each does; all of them move.
 
         Returns:

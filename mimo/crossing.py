@@ -109,14 +109,14 @@ def _edge(declared: Sbp | str | None, source: Placement, destination: Placement)
     if declared in (B, P):
         raise ValueError(
             f"{declared} alone does not say what lies on the other side: declare the whole edge, "
-            f'such as "[S(0)] -> [S(0),{declared}]"'
+            f'such as "[S(0)] -> [dp=S(0),tp={declared}]"'
         )
     if isinstance(declared, str):
         before, arrow, after = declared.partition("->")
         if not arrow:
             raise ValueError(
                 f'"{declared}" is no edge: expected two layouts and an arrow, such as '
-                '"[S(0)] -> [S(0),B]"'
+                '"[S(0)] -> [dp=S(0),tp=I]"'
             )
         return f"{source}{before.strip()} -> {destination}{after.strip()}"
     entry = I if declared is None else declared

@@ -43,7 +43,7 @@ def flatten(declaration: Declaration, path: str = "") -> Iterator[tuple[str, Sbp
     else:
         raise TypeError(
             f"{path or 'the declaration'} is {declaration!r}: expected mimo.S(dim), mimo.I, an "
-            'edge such as "[S(0)] -> [S(0),B]", None, or a dict or tuple of these'
+            'edge such as "[S(0)] -> [dp=S(0),tp=I]", None, or a dict or tuple of these'
         )
 
 
@@ -67,7 +67,8 @@ class Arguments:
         """What is declared for inputs, by name: a tuple or a number counts arguments.
 
         Raises:
-            ValueError: there is no such argument; the message names those there are.
+            ValueError: there is no such argument (the message names those there are), or one is
+                declared twice.
         """
         if isinstance(inputs, Sequence) and not isinstance(inputs, str):
             inputs = dict(enumerate(inputs))
@@ -77,6 +78,8 @@ class Arguments:
         for key, below in inputs.items():
             name = self.positional(key + 1)[-1] if isinstance(key, int) and key >= 0 else str(key)
             self._check(name.partition(".")[0])
+            if name in by_name:
+                raise ValueError(f"{name} is declared twice, by name and as argument {key}")
             by_name[name] = below
         return by_name
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from mimo import groups
@@ -24,20 +23,20 @@ TOLERANCE = 1e-3
 LOW_PRECISION_TOLERANCE = 3e-2
 
 
-def check_same_borders(borders: Sequence[str], failure: Exception | None) -> None:
-    """A collective call of all ranks of the job: everyone has the same borders in the same order.
+def check_same_program(words: Sequence[str], failure: Exception | None) -> None:
+    """A collective call of all ranks of the job: all have the same borders and placements.
 
     Args:
-        borders: this rank's borders.
+        words: this rank's, one text each.
         failure: why this rank has none, if it failed.
 
     Raises:
         Exception: `failure`, on the rank that has it.
-        ValueError: on every other rank where one failed, or on all, naming the first border that
+        ValueError: on every other rank where one failed, or on all, naming the first that
             differs.
     """
-    words = None if failure is None else f"{type(failure).__name__}: {failure}"
-    by_rank = groups.gather_objects((list(borders), words), None, "mimo.attach")
+    reason = None if failure is None else f"{type(failure).__name__}: {failure}"
+    by_rank = groups.gather_objects((list(words), reason), None, "mimo.attach")
     if failure is not None:
         raise failure
     for rank, (_, theirs) in enumerate(by_rank):
@@ -47,11 +46,11 @@ def check_same_borders(borders: Sequence[str], failure: Exception | None) -> Non
     for rank, (theirs, _) in enumerate(by_rank):
         if theirs == first:
             continue
-        pairs = zip([*first, "no border"], [*theirs, "no border"], strict=False)
+        pairs = zip([*first, "nothing"], [*theirs, "nothing"], strict=False)
         right, other = next((a, b) for a, b in pairs if a != b)
         raise ValueError(
-            f"mimo.attach: rank {rank} has other borders than rank 0: {other} where rank 0 has "
-            f"{right}. Every rank must place the same modules in the same way"
+            f"mimo.attach: rank {rank} has {other} where rank 0 has {right}. Every rank must place "
+            "the same modules in the same way"
         )
 
 
@@ -131,7 +130,6 @@ class SampleCheck:
         """Raises ValueError on every rank of the placement, naming ranks and arguments."""
         if self._is_done or torch.compiler.is_compiling():
             return
-        self._is_done = True
         names = self._arguments.positional(len(arguments))
         call = take_apart_call(names, arguments, named)
         hashes = {
@@ -153,6 +151,8 @@ class SampleCheck:
                         f"{' or '.join(others)} only, so they must load the same samples, but "
                         f"{', '.join(unlike)} differs"
                     )
+        # Only now: whoever goes on after an error is checked again.
+        self._is_done = True
 
 
 def _by_rank(ranks: Sequence[int], value: Any, waiting: str) -> dict[int, Any]:  # noqa: ANN401
@@ -197,21 +197,15 @@ class ReplicaCheck:
         Raises:
             RuntimeError: on all peers, naming the border and how far they are apart.
         """
-        group = groups.get(self._ranks)
-        if self._is_done or dist.get_backend(group) == "fake":
+        if self._is_done:
             return
+        waiting = f"{self._border}: first gradient over {self._edge}"
         mine = gradient.detach().contiguous()
-        by_rank = [torch.empty_like(mine) for _ in self._ranks]
-        try:
-            dist.all_gather(by_rank, mine, group=group)
-        except RuntimeError as error:
-            raise RuntimeError(
-                f"{self._border}: first gradient over {self._edge}, waiting for ranks "
-                f"{self._ranks}: {error}"
-            ) from error
-        scale = max((each.abs().max().item() for each in by_rank if each.numel()), default=0.0)
-        if scale == 0 or not math.isfinite(scale):
+        by_rank = groups.gather_tensors(mine, groups.get(self._ranks), waiting)
+        largest = [each.abs().max().item() for each in by_rank if each.numel()]
+        if not all(map(math.isfinite, largest)) or not any(largest):
             return
+        scale = max(largest)
         self._is_done = True
         low = gradient.dtype in (torch.float16, torch.bfloat16)
         tolerance = LOW_PRECISION_TOLERANCE if low else TOLERANCE
@@ -221,6 +215,7 @@ class ReplicaCheck:
                 raise RuntimeError(
                     f"{self._border}: gradients differ along {', '.join(self._axes)} where "
                     f"{self._edge} says I: ranks {self._ranks[0]} and {rank} are {apart:.3g} "
-                    f"apart, the largest is {scale:.3g}. If each rank uses the tensor for a "
-                    "purpose of its own, declare that axis B instead of I"
+                    f"apart, the largest is {scale:.3g}. Each rank uses the tensor for a purpose "
+                    "of its own, which is B instead of I; B has no plan yet, so add the gradients "
+                    "up over that axis before they reach the border"
                 )

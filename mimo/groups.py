@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -33,21 +34,23 @@ def name_of(ranks: Iterable[int]) -> str:
     return torch.ops.mimo.group_name(list(ranks))
 
 
-def get(ranks: Iterable[int]) -> dist.ProcessGroup:
+def get(ranks: Sequence[int]) -> dist.ProcessGroup:
     """The group of these ranks, made before.
 
     Raises:
         RuntimeError: it does not exist, or no longer.
     """
     name = name_of(ranks)
-    if not _exists(name):
+    if not exists(ranks):
         raise RuntimeError(
             f"there is no group {name}: it is made by mimo.attach and gone after mimo.destroy"
         )
     return _groups[name].group
 
 
-def _exists(name: str) -> bool:
+def exists(ranks: Sequence[int]) -> bool:
+    """Whether the group of these ranks has been made in this job."""
+    name = name_of(ranks)
     return name in _groups and _groups[name].is_current
 
 
@@ -63,7 +66,7 @@ def make(rank_sets: Iterable[Iterable[int]], timeout: datetime.timedelta) -> Non
     """
     for ranks in sorted({tuple(sorted(ranks)) for ranks in rank_sets}):
         name = name_of(ranks)
-        if not _exists(name):
+        if not exists(ranks):
             group = dist.new_group(list(ranks), timeout=timeout, group_desc=name)
             _keep(name, group, is_ours=True)
 
@@ -76,7 +79,7 @@ def adopt(mesh: DeviceMesh) -> None:
     for dim in range(mesh.ndim):
         for ranks in mesh.mesh.movedim(dim, -1).reshape(-1, mesh.size(dim)).tolist():
             # Only groups numbered as ours are: by ascending rank.
-            if _exists(name_of(ranks)) or ranks != sorted(ranks):
+            if exists(ranks) or ranks != sorted(ranks):
                 continue
             mine = dist.get_rank() in ranks
             group = mesh.get_group(dim) if mine else dist.GroupMember.NON_GROUP_MEMBER
@@ -102,18 +105,35 @@ def gather_objects(value: Any, group: dist.ProcessGroup | None, waiting: str) ->
     Raises:
         RuntimeError: others did not come within the group's time limit.
     """
-    size = dist.get_world_size(group)
-    if dist.get_backend(group) == "fake":
-        return [value] * size
-    values: list[Any] = [None] * size
+    values: list[Any] = [value] * dist.get_world_size(group)
+    if dist.get_backend(group) != "fake":
+        with _waiting(group, waiting):
+            dist.all_gather_object(values, value, group=group)
+    return values
+
+
+def gather_tensors(
+    tensor: torch.Tensor, group: dist.ProcessGroup, waiting: str
+) -> list[torch.Tensor]:
+    """Every member's tensor, all of one shape and type; otherwise as `gather_objects`."""
+    tensors = [tensor] * dist.get_world_size(group)
+    if dist.get_backend(group) != "fake":
+        tensors = [torch.empty_like(tensor) for _ in tensors]
+        with _waiting(group, waiting):
+            dist.all_gather(tensors, tensor, group=group)
+    return tensors
+
+
+@contextlib.contextmanager
+def _waiting(group: dist.ProcessGroup | None, waiting: str) -> Iterator[None]:
+    """Says in an error who waited for whom."""
     try:
-        dist.all_gather_object(values, value, group=group)
+        yield
     except RuntimeError as error:
         ranks = dist.get_process_group_ranks(group)
         raise RuntimeError(
             f"{waiting}: rank {dist.get_rank()} waits for ranks {ranks}: {error}"
         ) from error
-    return values
 
 
 def destroy() -> None:

@@ -35,8 +35,10 @@ def count_tokens(
     if placement is not None:
         plan = token_plan(placement)
         if plan.kind != "identity":
-            groups.make(plan.groups(), placement.timeout)
-            dist.all_reduce(tokens, group=groups.get(plan.group(dist.get_rank())))
+            peers = plan.group(dist.get_rank())
+            if not groups.exists(peers):
+                groups.make(plan.groups(), placement.timeout)
+            dist.all_reduce(tokens, group=groups.get(peers))
     return tokens
 
 
@@ -86,7 +88,10 @@ def token_loss(
     if logits.dtype in (torch.float16, torch.bfloat16):
         logits = logits.float()
     total = nn.functional.cross_entropy(
-        logits.flatten(0, -2), labels.flatten(), ignore_index=ignore_index, reduction="sum"
+        logits.reshape(-1, logits.shape[-1]),
+        labels.reshape(-1),
+        ignore_index=ignore_index,
+        reduction="sum",
     )
     return total / tokens.clamp(min=1)
 

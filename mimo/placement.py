@@ -26,7 +26,8 @@ class Placement:
     Args:
         name: what messages, edges and pictures call it.
         offset: the first rank.
-        timeout: how long a rank waits for the others at a border.
+        timeout: how long a rank waits for the others at a border; of a model's placements the
+            smallest counts. Groups that exist already keep theirs.
         **sizes: the size of each axis, e.g. `dp=4, tp=2`.
 
     Attributes:
@@ -80,18 +81,26 @@ class Placement:
                 along every axis.
         """
         _check_types(name, sizes)
+        places = math.prod(sizes.values())
+        words = ",".join(f"{axis}={size}" for axis, size in sizes.items())
+        if places != len(ranks) or not ranks:
+            raise ValueError(
+                f"placement {name}: {len(ranks)} ranks {list(ranks)} for the {places} places of "
+                f"{words}"
+            )
         strides, step = {}, len(ranks)
         for axis, size in sizes.items():
             step //= max(1, size)
             strides[axis] = ranks[step] - ranks[0] if size > 1 and step < len(ranks) else 1
-        axes = ",".join(f"{axis}:{sizes[axis]}@{abs(strides[axis])}" for axis in sizes)
-        placement = cls.parse(f"{name}{{{axes}}}+{ranks[0] if ranks else 0}", timeout=timeout)
-        if placement.ranks != list(ranks):
-            raise ValueError(
-                f"placement {name}: {len(ranks)} ranks {list(ranks)} do not fill "
-                f"{sizes} evenly spaced along every axis"
-            )
-        return placement
+        if min(strides.values()) > 0:
+            axes = ",".join(f"{axis}:{sizes[axis]}@{strides[axis]}" for axis in sizes)
+            placement = cls.parse(f"{name}{{{axes}}}+{ranks[0]}", timeout=timeout)
+            if placement.ranks == list(ranks):
+                return placement
+        raise ValueError(
+            f"placement {name}: the ranks {list(ranks)} are not evenly spaced, upwards, along each "
+            f"axis of {words}"
+        )
 
     @classmethod
     def from_device_mesh(
@@ -191,6 +200,11 @@ class Placement:
             return "colocated"
         return "overlapping" if mine & theirs else "disjoint"
 
+    def describe(self) -> str:
+        """The placement, its time limit and where its groups come from, for comparing ranks."""
+        given = "" if self.given_mesh is None else " on a given mesh"
+        return f"{self}{given} with a time limit of {self.timeout}"
+
     def role(self, destination: Placement, rank: int | None = None) -> str:
         """What a rank (this process's by default) does on the way from here to `destination`.
 
@@ -232,7 +246,7 @@ class Placement:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mesh of torch's belongs to its job: a pickled placement makes its own.
-        return _unpickled, (str(self), self.timeout)
+        return functools.partial(Placement.parse, timeout=self.timeout), (str(self),)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Placement:
         return self
@@ -250,7 +264,3 @@ def _check_types(name: str, values: Mapping[str, int]) -> None:
     for key, value in values.items():
         if not isinstance(value, int) or isinstance(value, bool):
             raise TypeError(f"placement {name}: {key}={value!r} is no whole number")
-
-
-def _unpickled(text: str, timeout: datetime.timedelta) -> Placement:
-    return Placement.parse(text, timeout=timeout)

@@ -15,7 +15,7 @@ from mimo.declaration import join
 
 # How far `holds_tensors` looks into objects, and which it need not look into.
 DEPTH = 4
-PLAIN = (int, float, complex, str, bytes, type(None), type, nn.Module)
+PLAIN = (int, float, complex, str, bytes, range, type(None), type, nn.Module)
 
 
 @dataclasses.dataclass
@@ -67,17 +67,20 @@ def take_apart_call(
 
 
 def holds_tensors(value: Any, depth: int = DEPTH) -> bool:  # noqa: ANN401  any object
-    """Whether a tensor lies in a container or object that `take_apart` cannot look into."""
+    """Whether a tensor lies in a container or object that `take_apart` cannot look into.
+
+    Looks `depth` levels deep, into containers' values and objects' `__dict__`.
+    """
     if isinstance(value, torch.Tensor):
         return True
     if depth == 0 or isinstance(value, PLAIN):
         return False
     if isinstance(value, Mapping):
-        below = list(value.values())
+        below = value.values()
     elif isinstance(value, Sequence | Set):
-        below = list(value)
+        below = value
     else:
-        below = list(getattr(value, "__dict__", {}).values())
+        below = getattr(value, "__dict__", {}).values()
     return any(holds_tensors(each, depth - 1) for each in below)
 
 

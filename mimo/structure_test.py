@@ -62,8 +62,6 @@ def test_values_have_paths_and_go_back(tree: Any, paths: list[str]) -> None:  # 
     structure = take_apart(tree, "at")
     assert structure.paths == paths
     assert structure.rebuild(structure.values) is tree
-    changed = structure.rebuild([("new", value) for value in structure.values])
-    assert type(changed) is type(tree) or not paths or paths == ["at"]
     again = take_apart(tree, "at").rebuild([str(value) for value in structure.values])
     assert take_apart(again, "at").paths == paths
     assert take_apart(again, "at").values == [str(value) for value in structure.values]

@@ -46,14 +46,17 @@ Gradients PlanGradients(const char* op, at::TensorList tensors,
   const auto by_tensor = SizesByTensor(op, tensors, edges, sizes, rows);
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (!tensors[i].requires_grad()) continue;
-    const std::string& adjoint = EdgeOrThrow(edges[i])->adjoint;
+    const auto parsed = EdgeOrThrow(edges[i]);
     if (const auto logical = c10::asIntArrayRefSlowOpt(by_tensor[i])) {
-      const absl::Status status = CachedPlan(adjoint, {logical->data(), logical->size()}).status();
-      ThrowIfError(absl::Status(status.code(), absl::StrCat(op, ": the gradient of ", edges[i],
-                                                            " has no plan: ", status.message())));
+      const absl::Status status =
+          CachedPlan(parsed->adjoint, {logical->data(), logical->size()}).status();
+      if (!status.ok()) {
+        ThrowIfError(absl::Status(status.code(), absl::StrCat(op, ": the gradient of ", edges[i],
+                                                              " has no plan: ", status.message())));
+      }
     }
     gradients.tensors.push_back(static_cast<int64_t>(i));
-    gradients.edges.push_back(adjoint);
+    gradients.edges.push_back(parsed->adjoint);
     gradients.sizes.insert(gradients.sizes.end(), by_tensor[i].begin(), by_tensor[i].end());
   }
   return gradients;

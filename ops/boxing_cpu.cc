@@ -1,6 +1,8 @@
 // fan_in and fan_out on the CPU: one collective for all tensors of a border, and copies.
 
 #include <algorithm>
+#include <cstddef>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "kernels/cpu/strided_copy.h"
+#include "mimo/layout/box.h"
 #include "mimo/plan/rank_plan.h"
 #include "ops/boxing_operands.h"
 #include "ops/group.h"

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "ATen/ops/empty.h"
+#include "mimo/layout/layout.h"
+#include "mimo/plan/plan.h"
 #include "mimo/plan/rank_plan.h"
 #include "ops/boxing_operands.h"
 #include "ops/status.h"
@@ -32,7 +34,8 @@ std::vector<at::Tensor> EmptyOutputs(at::TensorList tensors, const std::vector<s
   std::vector<at::Tensor> outputs;
   outputs.reserve(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const Edge& edge = EdgeOrThrow(edges[i])->edge;
+    const auto parsed = EdgeOrThrow(edges[i]);
+    const Edge& edge = parsed->edge;
     // Known sizes are planned as on any device; symbolic ones when the program runs.
     if (const auto logical = c10::asIntArrayRefSlowOpt(by_tensor[i])) {
       const auto plan = ValueOrThrow(CachedPlan(edges[i], {logical->data(), logical->size()}));

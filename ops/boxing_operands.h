@@ -45,7 +45,7 @@ std::vector<std::shared_ptr<const RankPlan>> PlansByTensor(
     c10::SymIntArrayRef sizes, at::TensorList rows, const std::vector<int64_t>& group,
     int64_t rank);
 
-// The parsed edge, or throws.
+// The parsed edge, or throws. Hold the pointer while you use it.
 std::shared_ptr<const ParsedEdge> EdgeOrThrow(const std::string& text);
 
 // Throws, in the name of `op`, unless a plan is of `kind` or an identity.

@@ -1,10 +1,10 @@
+#include <functional>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "ATen/ATen.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "mimo/layout/text.h"

@@ -10,7 +10,8 @@ from unittest import mock
 import torch
 
 import mimo
-from mimo.border import Border, Crossing
+from mimo.border import Border
+from mimo.crossing import Crossing
 from tests.support import ranks
 from tests.support.parity import Run, largest_difference, small_config
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import mimo
 
@@ -19,7 +18,7 @@ import mimo
 @pytest.fixture(autouse=True)
 def job() -> Iterator[None]:
     """Rank 0 of four, whose collectives return without peers."""
-    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
+    dist.init_process_group("fake", rank=0, world_size=4)
     yield
     mimo.destroy()
     dist.destroy_process_group()
@@ -96,9 +95,10 @@ def test_copies_and_pickles_are_the_same_placement() -> None:
     placement = mimo.Placement.parse(
         "vision{dp:4@1,tp:2@4}+8", timeout=datetime.timedelta(seconds=7)
     )
-    for other in (copy.deepcopy(placement), pickle.loads(pickle.dumps(placement))):
-        assert str(other) == str(placement)
-        assert other.timeout == placement.timeout
+    assert copy.deepcopy(placement) is placement
+    other = pickle.loads(pickle.dumps(placement))
+    assert str(other) == str(placement)
+    assert other.timeout == placement.timeout
 
 
 def test_more_ranks_than_the_job_has_are_refused() -> None:
@@ -108,9 +108,12 @@ def test_more_ranks_than_the_job_has_are_refused() -> None:
         mimo.Placement("late", offset=2, dp=4),
         mimo.Placement("wide", dp=8),
     ):
-        mimo.place(model, placement)
-        with pytest.raises(ValueError, match="needs more ranks than the 4 of this job"):
-            mimo.attach(model)
+        mimo.place(model[0], placement)
+        for outer, path in ((placement, "the model"), (mimo.Placement("outer", dp=4), "0")):
+            mimo.place(model, outer)
+            with pytest.raises(ValueError) as error:
+                mimo.attach(model)
+            assert f"{path} is placed on {placement}, on more ranks than the 4" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -125,9 +128,21 @@ def test_placements_from_rank_lists(placement: mimo.Placement, text: str) -> Non
     assert str(placement) == text
 
 
-@pytest.mark.parametrize("ranks", [[0, 1, 3, 2], [0, 1, 2], [], [3, 2, 1, 0], [0, 0, 1, 1]])
-def test_uneven_rank_lists_are_refused(ranks: list[int]) -> None:
-    with pytest.raises(ValueError, match="placement v: "):
+@pytest.mark.parametrize(
+    ("ranks", "message"),
+    [
+        (
+            [0, 1, 3, 2],
+            r"the ranks \[0, 1, 3, 2\] are not evenly spaced, upwards, along each axis of",
+        ),
+        ([3, 2, 1, 0], r"the ranks \[3, 2, 1, 0\] are not evenly spaced"),
+        ([0, 0, 1, 1], r"the ranks \[0, 0, 1, 1\] are not evenly spaced"),
+        ([0, 1, 2], r"3 ranks \[0, 1, 2\] for the 4 places of dp=2,tp=2"),
+        ([], r"0 ranks \[\] for the 4 places of dp=2,tp=2"),
+    ],
+)
+def test_uneven_rank_lists_are_refused(ranks: list[int], message: str) -> None:
+    with pytest.raises(ValueError, match="placement v: " + message):
         mimo.Placement.from_ranks("v", ranks, dp=2, tp=2)
 
 

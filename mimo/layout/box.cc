@@ -10,7 +10,7 @@ namespace mimo {
 namespace {
 
 Interval ChunkPart(Interval whole, int64_t parts, int64_t index) {
-  const int64_t rows = (whole.size() + parts - 1) / parts;
+  const int64_t rows = whole.size() / parts + (whole.size() % parts != 0);
   // Empty parts lie at the end; the first comparison keeps index * rows from overflowing.
   const auto edge = [&](int64_t i) {
     return whole.start +
@@ -54,9 +54,9 @@ absl::Status CheckSizes(const Layout& layout, absl::Span<const int64_t> sizes) {
           layout.ToString(), ": negative logical size in [", absl::StrJoin(sizes, ","), "]"));
     }
     if (__builtin_mul_overflow(elements, std::max<int64_t>(1, size), &elements)) {
-      return absl::InvalidArgumentError(absl::StrCat(layout.ToString(), ": logical sizes [",
-                                                     absl::StrJoin(sizes, ","),
-                                                     "] are more than 2^63 - 1 elements"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(layout.ToString(), ": logical sizes [", absl::StrJoin(sizes, ","),
+                       "] multiply to more than 2^63 - 1, empty dimensions counted as 1"));
     }
   }
   return absl::OkStatus();

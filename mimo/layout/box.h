@@ -33,7 +33,8 @@ int64_t NumElements(const Box& box);
 std::string BoxToString(const Box& box);
 
 // The layout's demand on the tensor: a non-negative size for each dimension, all the dimensions
-// that the layout splits, and fewer than 2^63 elements. InvalidArgument otherwise.
+// that the layout splits, and a product below 2^63, empty dimensions counted as 1. InvalidArgument
+// otherwise.
 absl::Status CheckSizes(const Layout& layout, absl::Span<const int64_t> sizes);
 
 // The box that `rank` holds of a tensor of logical `sizes`; the whole tensor where nothing is

@@ -1,5 +1,7 @@
 #include "mimo/layout/box.h"
 
+#include <limits>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "mimo/layout/text.h"
@@ -36,6 +38,14 @@ TEST(BoxTest, SplitsOfOneDimensionNestLeftToRight) {
             (Strings{"[0,4)x[0,3)", "[0,4)x[3,6)", "[4,8)x[0,3)", "[4,8)x[3,6)"}));
 }
 
+TEST(BoxTest, PartsOfTheLargestSizesDoNotOverflow) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const Layout layout = ParseLayout("m{a:4}[S(0)]").value();
+  constexpr int64_t kPart = kMost / 4 + 1;
+  EXPECT_EQ(LocalBox(layout, {kMost}, 0).value(), (Box{{0, kPart}}));
+  EXPECT_EQ(LocalBox(layout, {kMost}, 3).value(), (Box{{3 * kPart, kMost}}));
+}
+
 TEST(BoxTest, EverythingButSplitsHoldsTheWhole) {
   EXPECT_EQ(Boxes("m{a:3}[P]", {4, 2}), (Strings(3, "[0,4)x[0,2)")));
 }
@@ -48,7 +58,7 @@ TEST(BoxTest, ErrorsNameTheLayoutAndTheValues) {
               HasSubstr("negative logical size"));
   EXPECT_THAT(
       std::string(LocalBox(layout, {0, int64_t{1} << 32, int64_t{1} << 31}, 0).status().message()),
-      HasSubstr("[0,4294967296,2147483648] are more than 2^63 - 1 elements"));
+      HasSubstr("[0,4294967296,2147483648] multiply to more than 2^63 - 1"));
   EXPECT_THAT(std::string(LocalBox(layout, {4, 4}, 2).status().message()),
               HasSubstr("rank 2 is not in m{a:2}"));
   const Layout zigzag = ParseLayout("m{a:2}[S(0;zigzag)]").value();

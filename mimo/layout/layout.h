@@ -3,6 +3,7 @@
 #ifndef MIMO_LAYOUT_LAYOUT_H_
 #define MIMO_LAYOUT_LAYOUT_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -1,6 +1,9 @@
 #include "mimo/layout/text.h"
 
+#include <algorithm>
 #include <random>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"

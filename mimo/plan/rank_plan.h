@@ -44,7 +44,8 @@ absl::StatusOr<RankPlan> MakeRankPlan(absl::string_view edge, absl::Span<const i
                                       int64_t rank);
 
 // The same, the plan of all ranks and the edge from bounded caches that all threads share. The text
-// is the key: each spelling of an edge has its own entry.
+// is the key: each spelling of an edge has its own entry. Hold the pointer while you use what it
+// points to: any later call can empty the cache.
 absl::StatusOr<std::shared_ptr<const RankPlan>> CachedRankPlan(absl::string_view edge,
                                                                absl::Span<const int64_t> sizes,
                                                                int64_t rank);

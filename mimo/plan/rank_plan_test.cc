@@ -1,6 +1,5 @@
 #include "mimo/plan/rank_plan.h"
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
