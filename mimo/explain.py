@@ -46,7 +46,7 @@ def _text(table: Table) -> str:
 def explain(model: nn.Module) -> str:
     """An attached model's placements, and the table of its edges: plan, groups, bytes, gradients.
 
-    Bytes are known for borders that a tensor has crossed.
+    Bytes are known for borders that a tensor has crossed in eager mode.
 
     Raises:
         ValueError: the model is not attached.

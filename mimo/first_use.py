@@ -5,9 +5,10 @@ Compiled programs skip these checks: run one eager step first.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -189,10 +190,17 @@ class ReplicaCheck:
     def watch(self, tensor: torch.Tensor) -> None:
         """Looks at the tensor's gradient, if it will have one."""
         if not self._is_done and tensor.requires_grad and not torch.compiler.is_compiling():
-            tensor.register_hook(self._check)
+            none = functools.partial(
+                torch.zeros, tensor.shape, dtype=tensor.dtype, device=tensor.device
+            )
+            tensor.register_hook(lambda gradient: self._check(gradient, none))
 
-    def _check(self, gradient: torch.Tensor) -> None:
+    def _check(self, gradient: torch.Tensor | None, none: Callable[[], torch.Tensor]) -> None:
         """A collective call of the peers.
+
+        Args:
+            gradient: this rank's, or None where nobody used the tensor: that counts as zeros.
+            none: makes those zeros.
 
         Raises:
             RuntimeError: on all peers, naming the border and how far they are apart.
@@ -200,14 +208,14 @@ class ReplicaCheck:
         if self._is_done:
             return
         waiting = f"{self._border}: first gradient over {self._edge}"
-        mine = gradient.detach().contiguous()
+        mine = none() if gradient is None else gradient.detach().contiguous()
         by_rank = groups.gather_tensors(mine, groups.get(self._ranks), waiting)
         largest = [each.abs().max().item() for each in by_rank if each.numel()]
         if not all(map(math.isfinite, largest)) or not any(largest):
             return
         scale = max(largest)
         self._is_done = True
-        low = gradient.dtype in (torch.float16, torch.bfloat16)
+        low = mine.dtype in (torch.float16, torch.bfloat16)
         tolerance = LOW_PRECISION_TOLERANCE if low else TOLERANCE
         for rank, theirs in zip(self._ranks, by_rank, strict=True):
             apart = (theirs - by_rank[0]).abs().max().item()

@@ -204,6 +204,14 @@ def check_replicas() -> dict[str, list[str]]:
             backward()
         else:
             messages[name] = everywhere(raised(backward))
+    # A result that nobody uses has no gradient; its part in the border counts as zeros.
+    model = Model(lambda pair: pair[0])
+    model.visual.append(Between(lambda rows: (rows, 2 * rows)))
+    mimo.attach(placed(model, outputs=(mimo.S(0), mimo.S(0))))
+    model(images()).sum().backward()
+    plain = Model()
+    plain(images()).sum().backward()
+    torch.testing.assert_close(model.language.weight.grad, plain.language.weight.grad)
     # What follows the border may write into its result.
     model = attached(Model(lambda rows: rows.mul_(2)))
     model(images()).sum().backward()
