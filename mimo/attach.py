@@ -17,7 +17,7 @@ from mimo import groups
 from mimo.border import Border
 from mimo.declaration import Arguments, Declaration, flatten
 from mimo.first_use import SampleCheck, check_same_program
-from mimo.loss import token_plan
+from mimo.loss import check_gradients_are_sums, token_plan
 from mimo.placement import Placement
 
 
@@ -55,8 +55,9 @@ def place(
             rank holds the whole), or an edge in the direction in which the tensor goes, such as
             `"[S(0),I] -> [S(0)]"`. What is declared for an argument holds for every tensor in it;
             `"pixels.0"` or a nested dict or tuple reaches inside. `"own"`: the inputs come in the
-            module's own layout. None instead of all this declares nothing, an entry or an edge
-            alone holds for all arguments.
+            module's own layout; an argument of the whole model that each rank has for itself is
+            declared `{"wave": "own"}` there. None instead of all this declares nothing, an entry
+            or an edge alone holds for all arguments.
         outputs: the same for what it returns, by key, field or position; alone for a lone tensor.
 
     Raises:
@@ -65,7 +66,8 @@ def place(
     """
     if not isinstance(placement, Placement):
         raise TypeError(
-            f"mimo.place: {type(module).__name__} on {placement!r}: expected a mimo.Placement"
+            f"mimo.place: {type(module).__name__} on a {type(placement).__name__}: expected a "
+            "mimo.Placement"
         )
     try:
         if inputs != "own":
@@ -116,6 +118,7 @@ def _check_root(model: nn.Module) -> Placement:
             "mimo.place(model, placement)"
         )
     _check_whole("mimo.attach", model)
+    check_gradients_are_sums(model)
     root = _placed[model].placement
     _check_in_job("the model", root)
     return root
@@ -202,9 +205,10 @@ def attach(model: nn.Module) -> None:
         model: a placed module; its placed descendants get the borders.
 
     Raises:
-        ValueError: the model itself is not placed, is part of an attached one, or has ranks beyond
-            the job's; a module runs on other ranks than its caller; a declaration does not fit;
-            ranks have placed differently, or another rank failed.
+        ValueError: the model itself is not placed, is part of an attached one, has ranks beyond
+            the job's or a part wrapped by DistributedDataParallel; a module runs on other ranks
+            than its caller; a declaration does not fit; ranks have placed differently, or another
+            rank failed.
         NotImplementedError: there is no plan for an edge or for its gradients.
         RuntimeError: torch.distributed is not initialised, or other ranks did not come.
     """
@@ -226,11 +230,12 @@ def attach(model: nn.Module) -> None:
     check_same_program(words, failure)
     _make_groups(placements, borders)
     detach(model)
-    if any(border.moves for border in borders):
-        check = SampleCheck(model, placements[0])
+    if any(border.acts for border in borders):
+        own = [path for path, declared in flatten(_placed[model].inputs) if declared == "own"]
+        check = SampleCheck(model, placements[0], own)
         model.register_forward_pre_hook(check, with_kwargs=True)
     for module, border in sides:
-        if not border.moves:
+        if not border.acts:
             continue
         if border.side == "input":
             module.register_forward_pre_hook(border, with_kwargs=True)

@@ -58,10 +58,10 @@ class Border:
         self.crossings: dict[str | None, Crossing] = {}
         if declaration is not None:
             for below, declared in flatten(declaration):
-                self.crossings[below] = self._crossing(declared)
+                self.crossings[below] = self._crossing(declared, is_default=False)
         self._is_declared = bool(self.crossings)
         try:
-            self.crossings[None] = self._crossing(S(0))
+            self.crossings[None] = self._crossing(S(0), is_default=True)
         except NotImplementedError:
             # Where every tensor is declared nobody takes the default.
             if not self.crossings:
@@ -73,21 +73,25 @@ class Border:
         return f"{self.path}.{self.side}"
 
     @property
-    def moves(self) -> bool:
-        """Whether any tensor may have to change."""
-        return any(crossing.moves for crossing in self.crossings.values())
+    def acts(self) -> bool:
+        """Whether a tensor may have to change, or its gradient to be watched."""
+        return any(each.moves or each.replicas is not None for each in self.crossings.values())
 
-    def _crossing(self, declared: Declaration) -> Crossing:
-        return Crossing.declared(self.name, declared, self._source, self._destination)
+    def _crossing(self, declared: Declaration, *, is_default: bool) -> Crossing:
+        return Crossing.declared(
+            self.name, declared, self._source, self._destination, is_default=is_default
+        )
 
     def rank_sets(self) -> list[list[int]]:
         """The groups of ranks that the border needs, the same on every rank of the job."""
-        crossings = self.crossings.values()
-        return [ranks for each in crossings for ranks in each.rank_sets(self._destination)]
+        return [ranks for each in self.crossings.values() for ranks in each.rank_sets]
 
     def describe(self) -> str:
         """The border's name, placements and edges, for comparing ranks."""
-        edges = ", ".join(f"{path}: {each.edge}" for path, each in self.crossings.items())
+        edges = ", ".join(
+            each.edge if path is None else f"{path or 'all'}: {each.edge}"
+            for path, each in self.crossings.items()
+        )
         return f"{self.name} ({edges})"
 
     def _declared(self, path: str) -> Crossing | None:
@@ -100,7 +104,7 @@ class Border:
     def _crossing_of(
         self, path: str, tensor: torch.Tensor, *, beside_others: bool
     ) -> Crossing | None:
-        """What the tensor at `path` does; None where it stays as it is."""
+        """What the tensor at `path` does; None where there is nothing to do."""
         if tensor.dim() == 0:
             return None
         crossing = self._declared(path)
@@ -108,7 +112,7 @@ class Border:
             crossing = self.crossings.get(None)
             if crossing is None or crossing.moves:
                 self._check_default(path, tensor, beside_others)
-        return crossing if crossing is not None and crossing.moves else None
+        return crossing
 
     def _check_default(self, path: str, tensor: torch.Tensor, beside_others: bool) -> None:
         """Only a lone floating-point tensor, with no declarations beside it, takes the default."""
@@ -166,6 +170,8 @@ class Border:
         crossing = self._crossing_of(path, tensor, beside_others=False)
         if crossing is None:
             return tensor
+        if not crossing.moves:
+            return crossing.stay(tensor)
         (crossed,) = self.call([tensor], [crossing])
         if crossing.replicas is not None:
             crossing.replicas.watch(crossed)
@@ -193,20 +199,26 @@ class Border:
         tensors = [i for i, value in enumerate(values) if isinstance(value, torch.Tensor)]
         others = len(tensors) > 1 and sum(values[i].dim() > 0 for i in tensors) > 1
         moved, crossings = [], []
+        checked = {}
+        values = list(values)
         for i in tensors:
             crossing = self._crossing_of(paths[i], values[i], beside_others=others)
-            if crossing is not None:
+            if crossing is None:
+                continue
+            checked[paths[i]] = (values[i], crossing)
+            if crossing.moves:
                 moved.append(i)
                 crossings.append(crossing)
         if self._is_first and not torch.compiler.is_compiling():
             self._warn_of_unmatched(paths)
-            self._check_same(
-                {paths[i]: (values[i], each) for i, each in zip(moved, crossings, strict=True)}
-            )
+            self._check_same(checked)
             # Only now: whoever goes on after an error is checked again.
             self._is_first = False
+        for i in tensors:
+            crossing = checked.get(paths[i], (None, None))[1]
+            if crossing is not None and not crossing.moves:
+                values[i] = crossing.stay(values[i])
         crossed = self._cross([values[i] for i in moved], crossings)
-        values = list(values)
         for i, crossing, tensor in zip(moved, crossings, crossed, strict=True):
             if crossing.replicas is not None:
                 crossing.replicas.watch(tensor)
@@ -226,13 +238,13 @@ class Border:
                     stacklevel=2,
                 )
 
-    def _check_same(self, moved: dict[str, tuple[torch.Tensor, Crossing]]) -> None:
+    def _check_same(self, checked: dict[str, tuple[torch.Tensor, Crossing]]) -> None:
         sent = {}
-        for path, (tensor, crossing) in moved.items():
+        for path, (tensor, crossing) in checked.items():
             differentiable = tensor.requires_grad and torch.is_grad_enabled()
             shape = list(tensor.shape)
             sent[path] = Sent(crossing.edge, shape, str(tensor.dtype), differentiable)
-        exchanges = {path: crossing.plan.groups() for path, (_, crossing) in moved.items()}
+        exchanges = {path: crossing.plan.groups() for path, (_, crossing) in checked.items()}
         check_same_tensors(self.name, self._destination.ranks, sent, exchanges)
 
     def _cross(

@@ -24,6 +24,7 @@ class Crossing:
         plan: its plan for the smallest sizes that both layouts divide: any that fit have its kind.
         op: the operator that carries it out.
         parts: how many parts the source cuts each dimension into, as far as the edge splits any.
+        rank_sets: the groups of ranks that it needs, the same on every rank of the job.
         group: the name of this rank's group, or None where nothing has to move.
         replicas: what watches the gradients of ranks that hold the result invariantly, if any.
         sizes: the logical sizes of the last tensor that took it in eager mode, or None.
@@ -34,6 +35,7 @@ class Crossing:
     plan: Plan
     op: torch._ops.OpOverload
     parts: list[int]
+    rank_sets: list[list[int]]
     group: str | None
     replicas: ReplicaCheck | None
     sizes: tuple[int, ...] | None = None
@@ -41,7 +43,13 @@ class Crossing:
 
     @classmethod
     def declared(
-        cls, border: str, declared: Sbp | str | None, source: Placement, destination: Placement
+        cls,
+        border: str,
+        declared: Sbp | str | None,
+        source: Placement,
+        destination: Placement,
+        *,
+        is_default: bool = False,
     ) -> Crossing:
         """What a declaration means between two placements.
 
@@ -51,6 +59,7 @@ class Crossing:
                 text of both sides' entries, such as `[S(0)] -> [S(0),B]`.
             source: where tensors come from.
             destination: where they go.
+            is_default: nobody declared it: where nothing moves, nothing is watched either.
 
         Raises:
             ValueError: the text is no edge between the placements; the message names the border.
@@ -63,28 +72,31 @@ class Crossing:
             raise type(error)(f"{border}: {error}") from None
         replicas = None
         group = None
-        if plan.kind != "identity" and dist.get_rank() in destination.ranks:
-            group = groups.name_of(plan.group(dist.get_rank()))
-            axes = torch.ops.mimo.invariant_axes(plan.edge)
+        moves = plan.kind != "identity"
+        axes = torch.ops.mimo.invariant_axes(plan.edge) if moves or not is_default else []
+        if dist.get_rank() in destination.ranks:
+            group = groups.name_of(plan.group(dist.get_rank())) if moves else None
             if axes:
-                peers = _peers(destination, axes)
-                replicas = ReplicaCheck(border, plan.edge, axes, peers)
+                replicas = ReplicaCheck(border, plan.edge, axes, _peers(destination, axes))
         op = torch.ops.mimo.fan_out if plan.kind == "slice" else torch.ops.mimo.fan_in
-        return cls(
-            plan.edge, plan, op.default, torch.ops.mimo.source_parts(plan.edge), group, replicas
+        parts = torch.ops.mimo.source_parts(plan.edge)
+        rank_sets = (plan.groups() if moves else []) + (
+            destination.groups_along(axes) if axes else []
         )
+        return cls(plan.edge, plan, op.default, parts, rank_sets, group, replicas)
 
     @property
     def moves(self) -> bool:
         """Whether a tensor has to change."""
         return self.group is not None
 
-    def rank_sets(self, destination: Placement) -> list[list[int]]:
-        """The groups of ranks that it needs, the same on every rank of the job."""
-        if self.plan.kind == "identity":
-            return []
-        axes = torch.ops.mimo.invariant_axes(self.edge)
-        return self.plan.groups() + (destination.groups_along(axes) if axes else [])
+    def stay(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor that does not move: itself, or a view while its gradient is to be watched."""
+        if self.replicas is None or not self.replicas.wants(tensor):
+            return tensor
+        view = tensor.view_as(tensor)
+        self.replicas.watch(view)
+        return view
 
     def logical_sizes(self, tensor: torch.Tensor) -> list[int]:
         """The sizes of the whole of which this rank holds `tensor`; they are noted for `explain`.
@@ -115,8 +127,8 @@ def _edge(declared: Sbp | str | None, source: Placement, destination: Placement)
         before, arrow, after = declared.partition("->")
         if not arrow:
             raise ValueError(
-                f'"{declared}" is no edge: expected two layouts and an arrow, such as '
-                '"[S(0)] -> [dp=S(0),tp=I]"'
+                f'"{declared}" is no edge: expected mimo.S(dim), mimo.I, or two layouts and an '
+                'arrow, such as "[S(0)] -> [dp=S(0),tp=I]"; "own" stands alone, for all inputs'
             )
         return f"{source}{before.strip()} -> {destination}{after.strip()}"
     entry = I if declared is None else declared

@@ -8,14 +8,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from mimo import groups
-from mimo.declaration import Arguments
+from mimo.declaration import Arguments, prefixes
 from mimo.placement import Placement
 from mimo.structure import take_apart_call
 
@@ -118,9 +118,15 @@ class SampleCheck:
     """A pre-forward hook: at the first call, ranks that should hold the same samples do.
 
     Ranks of the outer placement with the same place on `dp` load the same samples.
+
+    Args:
+        model: the whole model.
+        placement: the outer placement.
+        own: the paths of arguments that each rank has for itself.
     """
 
-    def __init__(self, model: nn.Module, placement: Placement) -> None:
+    def __init__(self, model: nn.Module, placement: Placement, own: Iterable[str]) -> None:
+        self._own = frozenset(own)
         self._arguments = Arguments(model)
         self._placement = placement
         self._is_done = False
@@ -136,7 +142,7 @@ class SampleCheck:
         hashes = {
             path: _hash(value)
             for path, value in zip(call.paths, call.values, strict=True)
-            if isinstance(value, torch.Tensor)
+            if isinstance(value, torch.Tensor) and not self._own.intersection(prefixes(path))
         }
         by_rank = _by_rank(self._placement.ranks, hashes, f"{self._placement}: first call")
         others = [axis for axis in self._placement.axes if axis != "dp"]
@@ -150,7 +156,9 @@ class SampleCheck:
                     raise ValueError(
                         f"{self._placement}: ranks {peers[0]} and {rank} differ on axis "
                         f"{' or '.join(others)} only, so they must load the same samples, but "
-                        f"{', '.join(unlike)} differs"
+                        f"{' and '.join(unlike)} do not agree. If each rank has its own for a "
+                        f'module with inputs="own": mimo.place(model, ..., inputs={{'
+                        f'"{unlike[0]}": "own"}})'
                     )
         # Only now: whoever goes on after an error is checked again.
         self._is_done = True
@@ -187,9 +195,14 @@ class ReplicaCheck:
         self._ranks = sorted(ranks)
         self._is_done = False
 
+    def wants(self, tensor: torch.Tensor) -> bool:
+        """Whether there is a gradient yet to be seen."""
+        differentiable = tensor.requires_grad and torch.is_grad_enabled()
+        return not self._is_done and differentiable and not torch.compiler.is_compiling()
+
     def watch(self, tensor: torch.Tensor) -> None:
         """Looks at the tensor's gradient, if it will have one."""
-        if not self._is_done and tensor.requires_grad and not torch.compiler.is_compiling():
+        if self.wants(tensor):
             none = functools.partial(
                 torch.zeros, tensor.shape, dtype=tensor.dtype, device=tensor.device
             )

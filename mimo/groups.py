@@ -92,7 +92,7 @@ def _keep(name: str, group: dist.ProcessGroup, *, is_ours: bool) -> None:
         _register_process_group(name, group)
 
 
-def gather_objects(value: Any, group: dist.ProcessGroup | None, waiting: str) -> list[Any]:  # noqa: ANN401
+def gather_objects(value: Any, group: dist.ProcessGroup | None, who: str) -> list[Any]:  # noqa: ANN401
     """Every member's value, in the group's order.
 
     A collective call. A dry run (torch's "fake" backend) has no peers: they count as like this one.
@@ -100,39 +100,37 @@ def gather_objects(value: Any, group: dist.ProcessGroup | None, waiting: str) ->
     Args:
         value: this rank's value.
         group: the group; None for all ranks of the job.
-        waiting: who waits, for the error.
+        who: who waits, for the error.
 
     Raises:
         RuntimeError: others did not come within the group's time limit.
     """
     values: list[Any] = [value] * dist.get_world_size(group)
     if dist.get_backend(group) != "fake":
-        with _waiting(group, waiting):
+        with waiting(group, who):
             dist.all_gather_object(values, value, group=group)
     return values
 
 
-def gather_tensors(
-    tensor: torch.Tensor, group: dist.ProcessGroup, waiting: str
-) -> list[torch.Tensor]:
+def gather_tensors(tensor: torch.Tensor, group: dist.ProcessGroup, who: str) -> list[torch.Tensor]:
     """Every member's tensor, all of one shape and type; otherwise as `gather_objects`."""
     tensors = [tensor] * dist.get_world_size(group)
     if dist.get_backend(group) != "fake":
         tensors = [torch.empty_like(tensor) for _ in tensors]
-        with _waiting(group, waiting):
+        with waiting(group, who):
             dist.all_gather(tensors, tensor, group=group)
     return tensors
 
 
 @contextlib.contextmanager
-def _waiting(group: dist.ProcessGroup | None, waiting: str) -> Iterator[None]:
+def waiting(group: dist.ProcessGroup | None, who: str) -> Iterator[None]:
     """Says in an error who waited for whom."""
     try:
         yield
     except RuntimeError as error:
         ranks = dist.get_process_group_ranks(group)
         raise RuntimeError(
-            f"{waiting}: rank {dist.get_rank()} waits for ranks {ranks}: {error}"
+            f"{who}: rank {dist.get_rank()} waits for ranks {ranks}: {error}"
         ) from error
 
 

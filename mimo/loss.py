@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from weakref import WeakSet
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -32,13 +35,20 @@ def count_tokens(
         A 0-d int64 tensor on the labels' device.
     """
     tokens = (labels != ignore_index).sum(dtype=torch.int64)
+    if placement is None and dist.is_initialized() and dist.get_world_size() > 1:
+        warnings.warn(
+            f"mimo: tokens are counted on one of {dist.get_world_size()} ranks only; give the "
+            "placement on which the labels lie",
+            stacklevel=3,
+        )
     if placement is not None:
         plan = token_plan(placement)
         if plan.kind != "identity":
             peers = plan.group(dist.get_rank())
             if not groups.exists(peers):
                 groups.make(plan.groups(), placement.timeout)
-            dist.all_reduce(tokens, group=groups.get(peers))
+            with groups.waiting(groups.get(peers), f"mimo.count_tokens over {placement}"):
+                dist.all_reduce(tokens, group=groups.get(peers))
     return tokens
 
 
@@ -96,19 +106,45 @@ def token_loss(
     return total / tokens.clamp(min=1)
 
 
+_summed: WeakSet[nn.Module] = WeakSet()
+
+
 def sum_gradients(model: nn.Module) -> None:
     """Makes the data-parallel wrappers in `model` add gradients up instead of averaging them.
 
     Raises:
         ValueError: a module is wrapped by DistributedDataParallel, which always averages.
     """
+    for module in _sharded(model, "mimo.sum_gradients").values():
+        module.set_gradient_divide_factor(1.0)
+        # Gloo has no reduction that multiplies, which a factor would otherwise ask for.
+        module.set_force_sum_reduction_for_comms(True)
+        _summed.add(module)
+
+
+def check_gradients_are_sums(model: nn.Module) -> None:
+    """Warns of sharded modules that `sum_gradients` has not seen: they average.
+
+    Raises:
+        ValueError: a module is wrapped by DistributedDataParallel, which always averages.
+    """
+    for path, module in _sharded(model, "mimo.attach").items():
+        if module not in _summed:
+            warnings.warn(
+                f"mimo.attach: {path or 'the model'} is sharded by fully_shard, which averages "
+                "gradients: call mimo.sum_gradients(model)",
+                stacklevel=4,
+            )
+
+
+def _sharded(model: nn.Module, caller: str) -> dict[str, FSDPModule]:
+    sharded = {}
     for path, module in model.named_modules():
         if isinstance(module, DistributedDataParallel):
             raise ValueError(
-                f"mimo.sum_gradients: {path or 'the model'} is wrapped by DistributedDataParallel, "
-                "which averages gradients: use fully_shard"
+                f"{caller}: {path or 'the model'} is wrapped by DistributedDataParallel, which "
+                "averages gradients: use fully_shard"
             )
         if isinstance(module, FSDPModule):
-            module.set_gradient_divide_factor(1.0)
-            # Gloo has no reduction that multiplies, which a factor would otherwise ask for.
-            module.set_force_sum_reduction_for_comms(True)
+            sharded[path] = module
+    return sharded

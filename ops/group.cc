@@ -47,7 +47,12 @@ absl::StatusOr<std::vector<int64_t>> GroupRanks(absl::string_view name) {
 Group ResolveGroup(const std::string& name) {
   Group group;
   group.ranks = ValueOrThrow(GroupRanks(name));
-  group.process_group = c10d::resolve_process_group(name);
+  try {
+    group.process_group = c10d::resolve_process_group(name);
+  } catch (const c10::Error&) {
+    TORCH_CHECK(false, "there is no group ", name,
+                ": it is made by mimo.attach and gone after mimo.destroy");
+  }
   const int size = group.process_group->getSize();
   TORCH_CHECK_VALUE(size == static_cast<int>(group.ranks.size()), "the group called ", name,
                     " has ", size, " members, its name ", group.ranks.size());

@@ -156,6 +156,10 @@ def check_faults() -> dict[str, list[str]]:
     wrong = images() + (rank == 1)
     messages["other samples"] = everywhere(raised(lambda: model(wrong)))
     messages["other samples again"] = everywhere(raised(lambda: model(wrong)))
+    # Unless the caller says that each rank has its own.
+    mimo.place(model, LANGUAGE, inputs={"images": "own"})
+    mimo.attach(model)
+    assert len(model(wrong)) == len(wrong)
     model = attached(Model(), inputs="own")
     few = torch.ones(1 + (rank == 3), 3)
     messages["other shapes"] = everywhere(raised(lambda: model.visual(few)))
@@ -204,6 +208,9 @@ def check_replicas() -> dict[str, list[str]]:
             backward()
         else:
             messages[name] = everywhere(raised(backward))
+    # A tensor that stays is looked at too: each vision rank uses the whole for rows of its own.
+    model = attached(WithScale(), inputs={"rows": mimo.S(0), "scale": mimo.I})
+    messages["whole, for own rows"] = everywhere(raised(model(images()).sum().backward))
     # A result that nobody uses has no gradient; its part in the border counts as zeros.
     model = Model(lambda pair: pair[0])
     model.visual.append(Between(lambda rows: (rows, 2 * rows)))
@@ -289,6 +296,23 @@ def check_time_limit() -> dict[str, list[str]]:
     return messages
 
 
+class WithScale(nn.Module):
+    """A parameter of the language model goes whole into the encoder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(3))
+        self.visual = Scaled()
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.visual(images, self.scale)
+
+
+class Scaled(nn.Module):
+    def forward(self, rows: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return rows * scale
+
+
 class Between(nn.Module):
     def __init__(self, call: Callable[[torch.Tensor], torch.Tensor]) -> None:
         super().__init__()
@@ -318,11 +342,12 @@ def test_attached_models_on_four_ranks() -> None:
         assert "visual.input: the border is entered again by a recomputation" in message
     faults = seen["faults"]
     for message in faults["placed differently"]:
-        assert message.startswith("ValueError: mimo.attach: rank 2 has visual.input (None: lang")
-        assert "where rank 0 has visual.input (None: lang" in message
+        assert message.startswith("ValueError: mimo.attach: rank 2 has visual.input (lang")
+        assert "where rank 0 has visual.input (lang" in message
     for message in faults["other samples"] + faults["other samples again"]:
         assert "ranks 0 and 1 differ on axis tp only" in message
-        assert "images differs" in message
+        assert "but images do not agree" in message
+        assert 'mimo.place(model, ..., inputs={"images": "own"})' in message
     for rank, message in enumerate(faults["not placed on one rank"]):
         words = "the model itself is not placed" if rank == 2 else "rank 2 failed: ValueError"
         assert message.startswith(f"ValueError: mimo.attach: {words}")
@@ -337,7 +362,11 @@ def test_attached_models_on_four_ranks() -> None:
     for message in faults["text only on one rank"]:
         assert "visual.input: input is float32 [2, 3] over language" in message
         assert "on rank 0 but not there on rank 1" in message
-    assert len(seen["replicas"]) == 6
+    assert len(seen["replicas"]) == 7
+    for message in seen["replicas"].pop("whole, for own rows"):
+        assert (
+            "visual.input: gradients differ along dp where language{dp:2,tp:2}[I,I] ->" in message
+        )
     for messages in seen["replicas"].values():
         for message in messages:
             assert "visual.output: gradients differ along tp" in message

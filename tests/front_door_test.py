@@ -5,12 +5,15 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
 
 import mimo
 from mimo.__main__ import main
@@ -188,6 +191,27 @@ def test_a_new_job_makes_new_groups() -> None:
     model = placed({"dp": 4}, {"dp": 2, "tp": 2})
     mimo.attach(model)
     assert model(torch.ones(2, 3)).shape == (2, 3)
+
+
+def test_wrappers_that_average_are_named() -> None:
+    model = placed({"dp": 4}, {"dp": 2, "tp": 2})
+    mesh = mimo.Placement("vision", dp=4).device_mesh
+    fully_shard(model.visual, mesh=mesh)
+    with pytest.warns(UserWarning, match="visual is sharded by fully_shard, which averages"):
+        mimo.attach(model)
+    mimo.sum_gradients(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mimo.attach(model)
+    model.language = DistributedDataParallel(model.language)
+    for call in (mimo.attach, mimo.sum_gradients):
+        with pytest.raises(ValueError, match="language is wrapped by DistributedDataParallel"):
+            call(model)
+
+
+def test_tokens_of_one_rank_are_not_those_of_the_job() -> None:
+    with pytest.warns(UserWarning, match="counted on one of 4 ranks only; give the placement"):
+        mimo.count_tokens(torch.ones(2, dtype=torch.int64))
 
 
 def test_explain_shows_every_border() -> None:

@@ -77,7 +77,7 @@ def test_bad_placements_are_named(make: Callable[[], object], message: str) -> N
         (lambda: mimo.Placement("v", dp=2.0), "placement v: dp=2.0 is no whole number"),
         (lambda: mimo.Placement("v", offset=None, dp=2), "placement v: offset=None is no"),
         (lambda: mimo.Placement.from_ranks("v", [0, 1], dp=True), "placement v: dp=True is no"),
-        (lambda: mimo.place(nn.Linear(2, 2), "dp=2"), "Linear on 'dp=2': expected a mimo.Placem"),
+        (lambda: mimo.place(nn.Linear(2, 2), "dp=2"), "Linear on a str: expected a mimo.Placement"),
         (lambda: mimo.S("0"), "S\\('0'\\): a dimension is a whole number"),
     ],
 )
